@@ -1,0 +1,59 @@
+"""What the engine, a drafter and a policy tell each other about one step of one sequence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import overload
+
+from outrider.api import Sampling
+from outrider.core.types import Draft
+
+
+class Tokens(Sequence[int]):
+    """A list of ids that can be read but not changed; always shows the list as it is now."""
+
+    __slots__ = ("_ids",)
+
+    def __init__(self, ids: list[int]) -> None:
+        self._ids = ids
+
+    @overload
+    def __getitem__(self, index: int) -> int: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[int]: ...
+    def __getitem__(self, index: int | slice) -> int | list[int]:
+        return self._ids[index]
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What may be seen of a sequence: one view lives as long as its sequence and always shows the present."""
+
+    seq: int
+    tokens: Sequence[int]  # prompt and answer so far
+    sampling: Sampling  # a model drafter that draws with the same noise agrees more often
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """The most that may be drafted for a sequence in this step; 0 nodes is an ordinary answer."""
+
+    nodes: int
+    depth: int  # nodes on the longest path
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a draft. tokens are the sequence's new tokens, whoever guessed them; path the kept draft nodes.
+
+    tokens may be empty where the answer ended before the first of them.
+    """
+
+    seq: int
+    draft: Draft
+    path: tuple[int, ...]
+    tokens: tuple[int, ...]

@@ -1,0 +1,53 @@
+"""The shape of a draft: who hangs below whom.
+
+Dimensions: n draft nodes, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from outrider.core.types import Draft
+from outrider.errors import UsageError
+
+
+def depths(draft: Draft) -> tuple[int, ...]:
+    """Depth of each node [n]; a node below the last known token has depth 0."""
+    found: list[int] = []
+    for parent in draft.parents:
+        found.append(0 if parent < 0 else found[parent] + 1)
+    return tuple(found)
+
+
+def children(draft: Draft, node: int) -> tuple[int, ...]:
+    """The nodes directly below `node` (-1: below the last known token), in order."""
+    return tuple(child for child, parent in enumerate(draft.parents) if parent == node)
+
+
+def path(draft: Draft, node: int) -> tuple[int, ...]:
+    """The nodes from the root side down to `node`, itself included; () for -1."""
+    found: list[int] = []
+    while node >= 0:
+        found.append(node)
+        node = draft.parents[node]
+    return tuple(reversed(found))
+
+
+def is_chain(draft: Draft) -> bool:
+    """Whether every node hangs below the one before it (an empty draft is a chain)."""
+    return draft.parents == tuple(range(-1, len(draft.parents) - 1))
+
+
+def validate(draft: Draft, vocab: int) -> None:
+    """Raise UsageError unless both are tuples [n] of int, parents[i] lies in [-1, i) and tokens[i] in [0, V)."""
+    if not isinstance(draft.tokens, tuple) or not isinstance(draft.parents, tuple):
+        raise UsageError(f"a draft holds {type(draft.tokens).__name__} and {type(draft.parents).__name__}; use tuples")
+    if len(draft.tokens) != len(draft.parents):
+        raise UsageError(
+            f"a draft has {len(draft.tokens)} tokens but {len(draft.parents)} parents; give each node one of both"
+        )
+    for node, (token, parent) in enumerate(zip(draft.tokens, draft.parents, strict=True)):
+        if not isinstance(token, int) or not 0 <= token < vocab:
+            raise UsageError(f"draft node {node} has token id {token!r}; ids of this model lie in 0..{vocab - 1}")
+        if not isinstance(parent, int) or not -1 <= parent < node:
+            raise UsageError(
+                f"draft node {node} has parent {parent!r}; a parent comes before its node (-1: no node above)"
+            )

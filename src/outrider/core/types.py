@@ -1,0 +1,56 @@
+"""What a draft and a verdict are.
+
+Dimensions: n draft nodes, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+IntArray: TypeAlias = npt.NDArray[np.int32]
+FloatArray: TypeAlias = npt.NDArray[np.float32]
+
+
+class Law(Enum):
+    """How a node was drawn; a rule names the laws that it is proved for."""
+
+    POINT = "point"  # chosen, not drawn: its q is one on the token
+    IID = "iid"  # drawn from q, independently of its siblings
+    DISTINCT = "distinct"  # drawn from q without the siblings before it
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A token tree that hangs below the last known token; a chain is a tree.
+
+    tokens[i] is a vocabulary id; parents[i] < i is the node above, -1 the last known token. All nodes of one draft
+    share a law until drafters mix them.
+    """
+
+    tokens: tuple[int, ...]  # [n]
+    parents: tuple[int, ...]  # [n]
+    law: Law = Law.POINT
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    @staticmethod
+    def chain(tokens: tuple[int, ...], law: Law = Law.POINT) -> Draft:
+        """A draft whose node i hangs below node i - 1."""
+        return Draft(tokens, tuple(range(-1, len(tokens) - 1)), law)
+
+
+EMPTY = Draft((), ())
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a pass decided: the accepted nodes, root side first, and the target's own token after them."""
+
+    path: tuple[int, ...]
+    token: int  # recovered (a draft was rejected below the path) or bonus (the path ends at a leaf)

@@ -1,0 +1,65 @@
+"""The shape of drafts."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from outrider.core import tree
+from outrider.core.types import EMPTY, Draft
+from outrider.errors import UsageError
+
+TREE = Draft((10, 11, 12, 13, 14), (-1, 0, 0, 2, -1))
+
+
+def test_depths_children_and_paths() -> None:
+    assert tree.depths(TREE) == (0, 1, 1, 2, 0)
+    assert tree.children(TREE, -1) == (0, 4)
+    assert tree.children(TREE, 0) == (1, 2)
+    assert tree.children(TREE, 3) == ()
+    assert tree.path(TREE, 3) == (0, 2, 3)
+    assert tree.path(TREE, -1) == ()
+
+
+def test_chains() -> None:
+    assert tree.is_chain(Draft.chain((1, 2, 3)))
+    assert tree.is_chain(EMPTY)
+    assert not tree.is_chain(TREE)
+    assert tree.depths(Draft.chain((1, 2, 3))) == (0, 1, 2)
+
+
+@given(st.data(), st.integers(0, 12))
+def test_paths_agree_with_depths_and_children(data: st.DataObject, count: int) -> None:
+    parents = tuple(data.draw(st.integers(-1, node - 1)) for node in range(count))
+    draft = Draft((0,) * count, parents)
+    tree.validate(draft, 1)
+    for node, depth in enumerate(tree.depths(draft)):
+        path = tree.path(draft, node)
+        assert len(path) == depth + 1
+        assert all(below in tree.children(draft, above) for above, below in zip((-1, *path), path, strict=False))
+
+
+@pytest.mark.parametrize(
+    ("tokens", "parents", "words"),
+    [
+        ((1, 2), (-1,), "2 tokens but 1 parents"),
+        ((8,), (-1,), r"token id 8; ids of this model lie in 0\.\.7"),
+        ((-1,), (-1,), "token id -1"),
+        ((1,), (0,), "node 0 has parent 0"),
+        ((1, 1), (-1, -2), "node 1 has parent -2"),
+        ((1, 1), (1, -1), "node 0 has parent 1"),
+        ((1.0,), (-1,), "token id 1.0"),
+        ((None,), (-1,), "token id None"),
+        ((np.int64(1),), (-1,), "token id"),
+        ((1,), (-1.0,), "parent -1.0"),
+        ([1], (-1,), "use tuples"),
+        ((1,), [-1], "use tuples"),
+    ],
+)
+def test_nonsense_is_refused_with_its_value(tokens: object, parents: object, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        tree.validate(Draft(cast(Any, tokens), cast(Any, parents)), 8)
