@@ -1,0 +1,117 @@
+// The C++ engine's Python face (src/outrider/_native.pyi). Checks what C++ would trust; passes run without the GIL.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <stdexcept>
+
+#include "outrider/engine.h"
+#include "outrider/pool.h"
+
+namespace nb = nanobind;
+using namespace outrider;
+
+namespace {
+
+using Release = nb::call_guard<nb::gil_scoped_release>;
+using FloatIn = nb::ndarray<const float, nb::c_contig, nb::device::cpu>;
+
+template <class T>
+nb::ndarray<nb::numpy, T> fresh(std::vector<size_t> shape, T** data) {
+  size_t count = 1;
+  for (size_t n : shape) count *= n;
+  auto* owner = new Buffer<T>(count + 1);
+  *data = owner->get();
+  nb::capsule capsule(owner, [](void* p) noexcept { delete static_cast<Buffer<T>*>(p); });
+  return nb::ndarray<nb::numpy, T>(owner->get(), shape.size(), shape.data(), capsule);
+}
+
+ModelConfig config_of(const nb::dict& d) {
+  ModelConfig c;
+  const auto number = [&](const char* key) { return nb::cast<int>(d[key]); };
+  c.layers = number("layers");
+  c.hidden = number("hidden");
+  c.heads = number("heads");
+  c.kv_heads = number("kv_heads");
+  c.head_dim = number("head_dim");
+  c.feed_forward = number("feed_forward");
+  c.vocab = number("vocab");
+  c.context = number("context");
+  c.norm_eps = nb::cast<float>(d["norm_eps"]);
+  c.rope_base = nb::cast<double>(d["rope_base"]);
+  c.rope_linear_factor = nb::cast<double>(d["rope_linear_factor"]);
+  c.rope_factors = nb::cast<std::string>(d["rope_factors"]);
+  c.tied_head = nb::cast<bool>(d["tied_head"]);
+  c.dense = nb::cast<bool>(d["dense"]);
+  return c;
+}
+
+using TensorTuple = std::tuple<std::string, std::string, std::vector<int64_t>, int64_t>;
+using ExtendTuple = std::tuple<int, std::vector<int>, std::vector<int>, std::vector<uint8_t>, float, uint64_t, uint32_t>;
+
+Engine* make_engine(const nb::dict& config, const std::string& path, const std::vector<TensorTuple>& tensors,
+                    const std::string& isa, int threads) {
+  if (threads < 1 || threads > 256) throw std::invalid_argument("threads must be between 1 and 256");
+  const ModelConfig c = config_of(config);
+  std::vector<TensorSource> sources;
+  for (const auto& [name, type, shape, offset] : tensors) sources.push_back({name, type, shape, offset});
+  nb::gil_scoped_release release;
+  return new Engine(c, path, sources, isa, threads);
+}
+
+std::shared_ptr<Scores> extend(Engine& engine, const std::vector<ExtendTuple>& items) {
+  std::vector<ExtendItem> native;
+  native.reserve(items.size());
+  for (const auto& [seq, tokens, parents, want, inverse_temperature, seed, sample] : items)
+    native.push_back({seq, tokens, parents, want, {inverse_temperature, seed, sample}});
+  nb::gil_scoped_release release;
+  return engine.extend(native);
+}
+
+nb::ndarray<nb::numpy, const float> logits(const std::shared_ptr<Scores>& scores, int item, int row) {
+  const float* data = scores->logits(item, row);
+  nb::capsule keep(new std::shared_ptr<Scores>(scores),
+                   [](void* p) noexcept { delete static_cast<std::shared_ptr<Scores>*>(p); });
+  const size_t shape[1] = {static_cast<size_t>(scores->vocab)};
+  return nb::ndarray<nb::numpy, const float>(data, 1, shape, keep);
+}
+
+nb::tuple export_cache(Engine& engine, int seq) {
+  std::vector<uint8_t> keys, values;
+  engine.export_cache(seq, &keys, &values);
+  return nb::make_tuple(nb::bytes(keys.data(), keys.size()), nb::bytes(values.data(), values.size()));
+}
+
+#include "bindings_kernels.h"
+
+}  // namespace
+
+NB_MODULE(_native, m) {
+  m.def("isas", &usable_isas);
+  m.def("usable_cores", &usable_cores);
+  bind_kernels(m);
+
+  nb::class_<Scores>(m, "Scores")
+      .def("token", &Scores::token, nb::arg("item"), nb::arg("row"), Release())
+      .def("logits", &logits, nb::arg("item"), nb::arg("row"));
+
+  nb::class_<Engine>(m, "Engine")
+      .def(nb::new_(&make_engine), nb::arg("config"), nb::arg("path"), nb::arg("tensors"), nb::arg("isa"), nb::arg("threads"))
+      .def("open", &Engine::open, Release())
+      .def("fork", &Engine::fork, nb::arg("seq"), Release())
+      .def("truncate", &Engine::truncate, nb::arg("seq"), nb::arg("length"), Release())
+      .def("close", &Engine::close, nb::arg("seq"), Release())
+      .def("length", &Engine::length, nb::arg("seq"), Release())
+      .def("extend", &extend, nb::arg("items"))
+      .def("commit", &Engine::commit, nb::arg("items"), Release())
+      .def("export_cache", &export_cache, nb::arg("seq"))
+      .def_prop_ro("open_sequences", &Engine::open_sequences)
+      .def_prop_ro("cache_blocks", &Engine::cache_blocks)
+      .def_prop_ro("isa", [](const Engine& e) { return std::string(e.kernels().name); })
+      .def_prop_ro("threads", &Engine::threads)
+      .def_prop_ro("weight_bytes", [](const Engine& e) { return e.model().weight_bytes; });
+}

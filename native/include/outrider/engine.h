@@ -1,0 +1,114 @@
+// Sequences and passes: what the Backend protocol (backends/base.py) promises, natively.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "outrider/cache.h"
+#include "outrider/model.h"
+
+namespace outrider {
+
+enum Want : int { kNone = 0, kToken = 1, kLogits = 2 };
+
+struct DrawSpec {
+  float inverse_temperature = 0.0f;  // 0: arg-max
+  uint64_t seed = 0;
+  uint32_t sample = 0;
+};
+
+struct ExtendItem {
+  int seq = 0;
+  std::vector<int> tokens;
+  std::vector<int> parents;  // empty: a chain
+  std::vector<uint8_t> want;
+  DrawSpec draw;
+};
+
+// A row of the pass in flight or awaiting its commit.
+struct Row {
+  int token = 0;
+  int parent = -1;   // row of the same item
+  int position = 0;  // absolute
+  int side = -1;     // slot in the sequence's side memory; -1: it lies in its place in the cache
+  bool patched = false;  // some row on its path lies in side memory
+};
+
+struct Sequence {
+  int length = 0;  // committed positions
+  CacheTable table;
+  std::vector<Row> rows;      // uncommitted
+  Buffer<uint8_t> side;       // [slots, layers, kv_heads] of CacheLayout::side_bytes
+  int slots = 0;
+};
+
+// The results of one pass. Keeps its logits alive; a later pass takes other memory while somebody holds this.
+class Scores {
+ public:
+  struct Item {
+    int first = 0;            // index of its first wanted row
+    std::vector<int> slot;    // [rows] index among the wanted rows, -1 where nothing was wanted
+    std::vector<int> want;
+    std::vector<int> position;
+    DrawSpec draw;
+  };
+  int token(int item, int row);                // throws std::invalid_argument
+  const float* logits(int item, int row) const;  // throws std::invalid_argument
+
+  std::vector<Item> items;
+  std::vector<int> tokens;  // [wanted rows], -1: not drawn yet
+  std::shared_ptr<Buffer<float>> values;
+  size_t stride = 0;
+  int vocab = 0;
+  const Kernels* kernels = nullptr;
+
+ private:
+  int slot_of(int item, int row, int least) const;
+};
+
+class Workspace;
+
+class Engine {
+ public:
+  Engine(const ModelConfig&, const std::string& path, const std::vector<TensorSource>&, const std::string& isa, int threads);
+  ~Engine();
+
+  int open();
+  int fork(int seq);
+  void truncate(int seq, int length);
+  void close(int seq);
+  int length(int seq);
+  std::shared_ptr<Scores> extend(const std::vector<ExtendItem>& items);
+  void commit(const std::vector<std::pair<int, std::vector<int>>>& items);
+  // The committed keys and values [layers, kv_heads, length, d] as raw cache bytes, for tests of equality.
+  void export_cache(int seq, std::vector<uint8_t>* keys, std::vector<uint8_t>* values);
+  size_t open_sequences();
+  size_t cache_blocks();
+
+  const Model& model() const { return model_; }
+  const Kernels& kernels() const { return kernels_; }
+  int threads() const { return threads_; }
+
+ private:
+  Sequence& find(int seq);
+  void drop_rows(Sequence& s);
+  void check(const std::vector<ExtendItem>& items);
+  void place_rows(const ExtendItem& item, Sequence& s);
+  void keep_path(Sequence& s, const std::vector<int>& path);
+
+  std::mutex mutex_;
+  int threads_;
+  const Kernels& kernels_;
+  Model model_;
+  CacheLayout layout_;
+  std::shared_ptr<BlockPool> pool_;
+  RopeTable rope_;
+  std::unordered_map<int, Sequence> sequences_;
+  int next_ = 0;
+  std::unique_ptr<Workspace> workspace_;
+};
+
+}  // namespace outrider

@@ -1,0 +1,148 @@
+// Attention over one chunk of 256 absolute positions, and the merging of chunks.
+// Scores: positions are the lanes, d ascending. Output: elements of the head are the lanes, positions ascending.
+// Included inside an instruction set's namespace (see simd_portable.h).
+
+template <CacheType t>
+INL F load_kv(const void* p, int at) {
+  if constexpr (t == CacheType::F16) return load_f16(static_cast<const uint16_t*>(p) + at);
+  if constexpr (t == CacheType::F32) return load(static_cast<const float*>(p) + at);
+}
+
+// Q queries against G groups of keys: the load and conversion of a key serves all of them
+template <CacheType t, int Q, int G>
+INL void score_block(const AttendTile& a, int query, int group) {
+  F acc[Q][G];
+  for (int q = 0; q < Q; ++q)
+    for (int g = 0; g < G; ++g) acc[q][g] = set1(0.0f);
+  const float* x[Q];
+  for (int q = 0; q < Q; ++q) x[q] = a.query[query + q];
+  for (int d = 0; d < a.dim; ++d) {
+    F key[G];
+    for (int g = 0; g < G; ++g) key[g] = load_kv<t>(a.keys[group + g], d * kLanes);
+    for (int q = 0; q < Q; ++q) {
+      const F v = set1(x[q][d]);
+      for (int g = 0; g < G; ++g) acc[q][g] = fma(key[g], v, acc[q][g]);
+    }
+  }
+  for (int q = 0; q < Q; ++q)
+    for (int g = 0; g < G; ++g) store(a.weights + (query + q) * kChunk + (group + g) * kLanes, acc[q][g]);
+}
+
+// The cache lies behind 100 MB of weights that went through since it was last read: without this every group waits.
+template <CacheType t>
+INL void fetch_next(const AttendTile& a, int group) {
+  const int bytes = kLanes * a.dim * (t == CacheType::F16 ? 2 : 4);
+  const char *k = static_cast<const char*>(a.next_keys[group]), *v = static_cast<const char*>(a.next_values[group]);
+  if (!k) return;
+  for (int line = 0; line < bytes; line += 64) {
+    __builtin_prefetch(k + line, 0, 2);
+    __builtin_prefetch(v + line, 0, 2);
+  }
+}
+
+template <CacheType t, int Q, int G>
+INL void score_queries(const AttendTile& a, int query, int groups) {
+  const bool fetch = query == 0 && a.next_keys;
+  int g = 0;
+  for (; g + G <= groups; g += G) {
+    score_block<t, Q, G>(a, query, g);
+    for (int i = 0; fetch && i < G; ++i) fetch_next<t>(a, g + i);
+  }
+  for (; g < groups; ++g) {
+    score_block<t, Q, 1>(a, query, g);
+    if (fetch) fetch_next<t>(a, g);
+  }
+}
+
+template <CacheType t>
+void scores(const AttendTile& a) {
+  int most = 0;
+  for (int q = 0; q < a.queries; ++q) most = a.visible[q] > most ? a.visible[q] : most;
+  const int groups = (most + kLanes - 1) / kLanes;
+  int q = 0;
+  for (; q + kScoreQueries <= a.queries; q += kScoreQueries) score_queries<t, kScoreQueries, 1>(a, q, groups);
+  for (; q + 3 <= a.queries; q += 3) score_queries<t, 3, kScoreQueries / 3>(a, q, groups);
+  for (; q < a.queries; ++q) score_queries<t, 1, 4>(a, q, groups);
+}
+
+// exp(score - maximum) in place; lanes past the last visible position become exact zeros
+INL void softmax_row(float* w, int visible, float* top, float* sum) {
+  const F never = from_bits(set1_i(static_cast<int32_t>(0xFF800000u)));
+  F best = never;
+  for (int i = 0; i < visible; i += kLanes) {
+    const F s = select(first(visible - i), load(w + i), never);
+    store(w + i, s);
+    best = max(best, s);
+  }
+  const float most = fold_max(best);
+  const F shift = set1(most);
+  F total = set1(0.0f);
+  for (int i = 0; i < visible; i += kLanes) {
+    const F e = exp(sub(load(w + i), shift));
+    store(w + i, e);
+    total = add(total, e);
+  }
+  *top = most;
+  *sum = fold_add(total);
+}
+
+template <CacheType t, int Q, int E>
+INL void output_block(const AttendTile& a, int query, int element) {
+  F acc[Q][E];
+  int shared = kChunk;
+  for (int q = 0; q < Q; ++q) {
+    shared = a.visible[query + q] < shared ? a.visible[query + q] : shared;
+    for (int e = 0; e < E; ++e) acc[q][e] = set1(0.0f);
+  }
+  const float* w = a.weights + query * kChunk;
+  for (int p = 0; p < shared; ++p) {
+    F value[E];
+    for (int e = 0; e < E; ++e) value[e] = load_kv<t>(a.values[p / kLanes], p % kLanes * a.dim + element + e * kLanes);
+    for (int q = 0; q < Q; ++q) {
+      const F x = set1(w[q * kChunk + p]);
+      for (int e = 0; e < E; ++e) acc[q][e] = fma(x, value[e], acc[q][e]);
+    }
+  }
+  for (int q = 0; q < Q; ++q) {
+    for (int p = shared; p < a.visible[query + q]; ++p)
+      for (int e = 0; e < E; ++e)
+        acc[q][e] = fma(set1(w[q * kChunk + p]),
+                        load_kv<t>(a.values[p / kLanes], p % kLanes * a.dim + element + e * kLanes), acc[q][e]);
+    for (int e = 0; e < E; ++e) store(a.out + (query + q) * a.dim + element + e * kLanes, acc[q][e]);
+  }
+}
+
+template <CacheType t, int Q>
+INL void output_queries(const AttendTile& a, int query) {
+  int e = 0;
+  for (; e + kOutputVectors * kLanes <= a.dim; e += kOutputVectors * kLanes) output_block<t, Q, kOutputVectors>(a, query, e);
+  for (; e < a.dim; e += kLanes) output_block<t, Q, 1>(a, query, e);
+}
+
+template <CacheType t>
+void attend_as(const AttendTile& a) {
+  scores<t>(a);
+  for (int q = 0; q < a.queries; ++q) softmax_row(a.weights + q * kChunk, a.visible[q], a.top + q, a.sum + q);
+  int q = 0;
+  for (; q + kOutputQueries <= a.queries; q += kOutputQueries) output_queries<t, kOutputQueries>(a, q);
+  for (; q + 3 <= a.queries; q += 3) output_queries<t, 3>(a, q);
+  for (; q < a.queries; ++q) output_queries<t, 1>(a, q);
+}
+
+void attend(const AttendTile& a, CacheType t) {
+  return t == CacheType::F16 ? attend_as<CacheType::F16>(a) : attend_as<CacheType::F32>(a);
+}
+
+// Folds a later chunk's (maximum, sum, output) into an earlier one's.
+void merge(float* top, float* sum, float* out, float top2, float sum2, const float* out2, int dim) {
+  const F most = max(set1(*top), set1(top2));
+  const F a = exp(sub(set1(*top), most)), b = exp(sub(set1(top2), most));
+  for (int i = 0; i < dim; i += kLanes) store(out + i, add(mul(load(out + i), a), mul(load(out2 + i), b)));
+  *sum = lane0(add(mul(set1(*sum), a), mul(set1(sum2), b)));
+  *top = lane0(most);
+}
+
+void finish(const float* out, float sum, int dim, float* result) {
+  const F inverse = set1(1.0f / sum);
+  for (int i = 0; i < dim; i += kLanes) store(result + i, mul(load(out + i), inverse));
+}

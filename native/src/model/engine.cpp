@@ -1,0 +1,221 @@
+#include "outrider/engine.h"
+
+#include <algorithm>
+#include <cstring>
+#include <stdexcept>
+
+#include "pass.h"
+
+namespace outrider {
+namespace {
+
+void require(bool ok, const std::string& what) {
+  if (!ok) throw std::invalid_argument(what);
+}
+
+std::string text(int64_t n) { return std::to_string(n); }
+
+}  // namespace
+
+int Scores::slot_of(int item, int row, int least) const {
+  require(item >= 0 && static_cast<size_t>(item) < items.size(), "the pass had no item " + text(item));
+  const Item& it = items[static_cast<size_t>(item)];
+  require(row >= 0 && static_cast<size_t>(row) < it.slot.size(), "item " + text(item) + " has no row " + text(row));
+  require(it.want[static_cast<size_t>(row)] >= least,
+          "row " + text(row) + " did not want " + (least == kLogits ? "its logits" : "a token"));
+  return it.slot[static_cast<size_t>(row)];
+}
+
+const float* Scores::logits(int item, int row) const {
+  return values->get() + static_cast<size_t>(slot_of(item, row, kLogits)) * stride;
+}
+
+int Scores::token(int item, int row) {
+  const size_t slot = static_cast<size_t>(slot_of(item, row, kToken));
+  if (tokens[slot] < 0) {
+    const Item& it = items[static_cast<size_t>(item)];
+    const DrawKey key{it.draw.seed, static_cast<uint32_t>(it.position[static_cast<size_t>(row)] + 1), it.draw.sample, 0};
+    FloatMode mode;
+    float best;
+    kernels->draw(values->get() + slot * stride, vocab, it.draw.inverse_temperature, key, &best, &tokens[slot]);
+  }
+  return tokens[slot];
+}
+
+Engine::Engine(const ModelConfig& config, const std::string& path, const std::vector<TensorSource>& tensors,
+               const std::string& isa, int threads)
+    : threads_(threads),
+      kernels_(kernels_for(isa)),
+      model_(config, path, tensors, threads),
+      layout_{config.layers, config.kv_heads, config.head_dim, config.dense ? 4u : 2u},
+      pool_(std::make_shared<BlockPool>(layout_.block_bytes())),
+      rope_(config, model_.rope_factors),
+      workspace_(std::make_unique<Workspace>()) {}
+
+Engine::~Engine() = default;
+
+Sequence& Engine::find(int seq) {
+  const auto found = sequences_.find(seq);
+  if (found == sequences_.end()) throw std::runtime_error("sequence " + text(seq) + " is not open");
+  return found->second;
+}
+
+void Engine::drop_rows(Sequence& s) {
+  s.rows.clear();
+  s.slots = 0;
+  s.table.shrink(s.length);
+}
+
+int Engine::open() {
+  std::lock_guard<std::mutex> hold(mutex_);
+  sequences_.try_emplace(next_);
+  return next_++;
+}
+
+int Engine::fork(int seq) {
+  std::lock_guard<std::mutex> hold(mutex_);
+  const Sequence& from = find(seq);
+  Sequence to;
+  to.length = from.length;
+  to.table = from.table;
+  to.table.shrink(to.length);
+  sequences_.emplace(next_, std::move(to));
+  return next_++;
+}
+
+void Engine::truncate(int seq, int length) {
+  std::lock_guard<std::mutex> hold(mutex_);
+  Sequence& s = find(seq);
+  require(length >= 0 && length <= s.length,
+          "cannot truncate sequence " + text(seq) + " of length " + text(s.length) + " to " + text(length));
+  s.length = length;
+  drop_rows(s);
+}
+
+void Engine::close(int seq) {
+  std::lock_guard<std::mutex> hold(mutex_);
+  find(seq);
+  sequences_.erase(seq);
+}
+
+int Engine::length(int seq) {
+  std::lock_guard<std::mutex> hold(mutex_);
+  return find(seq).length;
+}
+
+size_t Engine::open_sequences() {
+  std::lock_guard<std::mutex> hold(mutex_);
+  return sequences_.size();
+}
+
+size_t Engine::cache_blocks() {
+  std::lock_guard<std::mutex> hold(mutex_);
+  size_t n = 0;
+  for (const auto& [id, s] : sequences_) n += s.table.blocks();
+  return n;
+}
+
+void Engine::check(const std::vector<ExtendItem>& items) {
+  for (size_t i = 0; i < items.size(); ++i) {
+    const ExtendItem& item = items[i];
+    const Sequence& s = find(item.seq);
+    const size_t n = item.tokens.size();
+    for (size_t j = 0; j < i; ++j) require(items[j].seq != item.seq, "sequence " + text(item.seq) + " is named twice in one pass");
+    require(n > 0, "sequence " + text(item.seq) + " has no rows in this pass");
+    require(item.want.size() == n, "want must have one entry for each of the " + text(static_cast<int64_t>(n)) + " rows");
+    require(item.parents.empty() || item.parents.size() == n, "parents must have one entry for each of the " + text(static_cast<int64_t>(n)) + " rows");
+    std::vector<int> position(n);
+    for (size_t r = 0; r < n; ++r) {
+      const int token = item.tokens[r], parent = item.parents.empty() ? static_cast<int>(r) - 1 : item.parents[r];
+      require(token >= 0 && token < model_.config.vocab,
+              "token id " + text(token) + " is outside the vocabulary of " + text(model_.config.vocab));
+      require(parent >= -1 && parent < static_cast<int>(r),
+              "row " + text(static_cast<int64_t>(r)) + " has parent " + text(parent) + "; a parent is an earlier row or -1");
+      require(item.want[r] <= kLogits, "want " + text(item.want[r]) + " is not one of 0, 1, 2");
+      position[r] = parent < 0 ? s.length : position[static_cast<size_t>(parent)] + 1;
+      if (position[r] >= model_.config.context)
+        throw std::runtime_error("position " + text(position[r]) + " does not fit the context of " + text(model_.config.context));
+    }
+  }
+}
+
+// Decides where each row's keys and values go: the first row of each depth to its place, others to side memory.
+void Engine::place_rows(const ExtendItem& item, Sequence& s) {
+  drop_rows(s);
+  int end = s.length;
+  for (size_t r = 0; r < item.tokens.size(); ++r) {
+    Row row;
+    row.token = item.tokens[r];
+    row.parent = item.parents.empty() ? static_cast<int>(r) - 1 : item.parents[r];
+    const Row* above = row.parent < 0 ? nullptr : &s.rows[static_cast<size_t>(row.parent)];
+    row.position = above ? above->position + 1 : s.length;
+    if (row.position < end) row.side = s.slots++;
+    end = std::max(end, row.position + 1);
+    row.patched = row.side >= 0 || (above && above->patched);
+    s.rows.push_back(row);
+  }
+  s.table.own(*pool_, s.length, end);
+  s.side.reserve(static_cast<size_t>(s.slots) * static_cast<size_t>(layout_.layers * layout_.kv_heads) * layout_.side_bytes());
+  rope_.grow(end);
+}
+
+std::shared_ptr<Scores> Engine::extend(const std::vector<ExtendItem>& items) {
+  std::lock_guard<std::mutex> hold(mutex_);
+  require(!items.empty(), "a pass needs at least one item");
+  check(items);
+  std::vector<PassItem> pass;
+  for (const ExtendItem& item : items) {
+    Sequence& s = find(item.seq);
+    place_rows(item, s);
+    pass.push_back({&s, &item});
+  }
+  return Pass(model_, layout_, rope_, kernels_, threads_, *workspace_, std::move(pass)).run();
+}
+
+void Engine::keep_path(Sequence& s, const std::vector<int>& path) {
+  for (int r : path) {
+    const Row& row = s.rows[static_cast<size_t>(r)];
+    if (row.side < 0) continue;
+    uint8_t* block = s.table.block(row.position);
+    const size_t bytes = layout_.side_bytes();
+    const uint8_t* from = s.side.get() + static_cast<size_t>(row.side * layout_.layers * layout_.kv_heads) * bytes;
+    for (int l = 0; l < layout_.layers; ++l)
+      for (int h = 0; h < layout_.kv_heads; ++h, from += bytes) {
+        write_key(layout_, block + layout_.keys_at(l, h), row.position, 0, layout_.dim, from);
+        std::memcpy(block + layout_.values_at(l, h) + layout_.value_offset(row.position), from + bytes / 2, bytes / 2);
+      }
+  }
+  s.length += static_cast<int>(path.size());
+  drop_rows(s);
+}
+
+void Engine::commit(const std::vector<std::pair<int, std::vector<int>>>& items) {
+  std::lock_guard<std::mutex> hold(mutex_);
+  for (size_t i = 0; i < items.size(); ++i) {
+    const Sequence& s = find(items[i].first);
+    for (size_t j = 0; j < i; ++j) require(items[j].first != items[i].first, "sequence " + text(items[i].first) + " is named twice in one commit");
+    int above = -1;
+    for (int r : items[i].second) {
+      require(r >= 0 && static_cast<size_t>(r) < s.rows.size(), "path names row " + text(r) + ", which the last pass of sequence " + text(items[i].first) + " did not have");
+      require(s.rows[static_cast<size_t>(r)].parent == above, "path is not connected at row " + text(r));
+      above = r;
+    }
+  }
+  for (const auto& [seq, path] : items) keep_path(find(seq), path);
+}
+
+void Engine::export_cache(int seq, std::vector<uint8_t>* keys, std::vector<uint8_t>* values) {
+  std::lock_guard<std::mutex> hold(mutex_);
+  const Sequence& s = find(seq);
+  const size_t bytes = layout_.side_bytes() / 2;
+  for (int l = 0; l < layout_.layers; ++l)
+    for (int h = 0; h < layout_.kv_heads; ++h)
+      for (int p = 0; p < s.length; ++p) {
+        keys->resize(keys->size() + bytes);
+        values->resize(values->size() + bytes);
+        read_key(layout_, s.table.block(p) + layout_.keys_at(l, h), p, keys->data() + keys->size() - bytes);
+        std::memcpy(values->data() + values->size() - bytes, s.table.block(p) + layout_.values_at(l, h) + layout_.value_offset(p), bytes);
+      }
+}
+
+}  // namespace outrider

@@ -1,0 +1,263 @@
+// The phases of a pass. Threads meet at barriers between them; each writes only what is its own.
+#include "pass.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace outrider {
+namespace {
+
+int share(int total, int index, int threads) {
+  return static_cast<int>(static_cast<int64_t>(total) * index / threads);
+}
+
+size_t at(int row, int stride) { return static_cast<size_t>(row) * static_cast<size_t>(stride); }
+
+}  // namespace
+
+void Input::shape(int rows, int columns) {
+  const size_t padded = static_cast<size_t>((rows + kMaxTile - 1) / kMaxTile * kMaxTile);
+  const size_t blocks = static_cast<size_t>(columns / kBlock);
+  cols = columns;
+  x.reserve(static_cast<size_t>(rows) * static_cast<size_t>(columns));
+  q.reserve(padded * blocks * kBlock);
+  scale.reserve(padded * blocks);
+  scaled.reserve(padded * blocks);
+  neg8.reserve(padded * blocks);
+  neg128.reserve(padded * blocks);
+}
+
+void Input::quantise(const Kernels& k, int r, int begin, int end) const {
+  const size_t blocks = static_cast<size_t>(cols / kBlock), rr = static_cast<size_t>(r);
+  const size_t place = (rr / kMaxTile * blocks + static_cast<size_t>(begin / kBlock)) * kMaxTile + rr % kMaxTile;
+  k.quantise(row(r) + begin, end - begin, q.get() + place * kBlock, scale.get() + place, scaled.get() + place,
+             neg8.get() + place, neg128.get() + place);
+}
+
+Pass::Pass(const Model& model, const CacheLayout& layout, const RopeTable& rope, const Kernels& kernels, int threads,
+           Workspace& workspace, std::vector<PassItem> items)
+    : model_(model),
+      c_(model.config),
+      layout_(layout),
+      rope_(rope),
+      k_(kernels),
+      pool_(Pool::shared()),
+      threads_(threads),
+      w_(workspace),
+      items_(std::move(items)),
+      group_(c_.heads / c_.kv_heads),
+      next_unit_(static_cast<size_t>(c_.layers * threads)) {}
+
+void Pass::lay_out() {
+  scores_ = std::make_shared<Scores>();
+  int most_rows = 0;
+  for (PassItem& item : items_) {
+    const std::vector<Row>& rows = item.sequence->rows;
+    Scores::Item out;
+    out.draw = item.request->draw;
+    item.first_row = rows_;
+    for (size_t r = 0; r < rows.size(); ++r) {
+      const int want = item.request->want[r];
+      row_.push_back(&rows[r]);
+      of_.push_back(&item);
+      item.chunks = std::max(item.chunks, rows[r].position / kChunk + 1);
+      out.want.push_back(want);
+      out.position.push_back(rows[r].position);
+      out.slot.push_back(want == kNone ? -1 : static_cast<int>(wanted_.size()));
+      if (want != kNone) wanted_.push_back(rows_);
+      ++rows_;
+    }
+    most_rows = std::max(most_rows, static_cast<int>(rows.size()));
+    most_chunks_ = std::max(most_chunks_, item.chunks);
+    scores_->items.push_back(std::move(out));
+  }
+  by_chunk_ = most_rows <= kChunkRows;
+  if (!by_chunk_) most_chunks_ = 1;
+
+  const int q = c_.heads * c_.head_dim;
+  w_.x.reserve(at(rows_, c_.hidden));
+  w_.qkv.reserve(at(rows_, wide()));
+  w_.up.reserve(at(rows_, c_.feed_forward));
+  w_.part_out.reserve(at(rows_ * most_chunks_, q));
+  w_.part_top.reserve(at(rows_ * most_chunks_, c_.heads));
+  w_.part_sum.reserve(at(rows_ * most_chunks_, c_.heads));
+  w_.input.shape(rows_, std::max(c_.hidden, q));
+  w_.down.shape(rows_, c_.feed_forward);
+  while (static_cast<int>(w_.threads.size()) < threads_) w_.threads.push_back(std::make_unique<ThreadSpace>());
+  const size_t queries = static_cast<size_t>((by_chunk_ ? kChunkRows : kRowTile) * group_), d = static_cast<size_t>(c_.head_dim);
+  for (int t = 0; t < threads_; ++t) {
+    ThreadSpace& s = *w_.threads[static_cast<size_t>(t)];
+    if (local()) s.input.shape(kLocalRows, std::max(c_.hidden, q));
+    s.weights.reserve(queries * kChunk);
+    s.out.reserve(queries * d);
+    s.top.reserve(queries);
+    s.sum.reserve(queries);
+    s.row.reserve(d);
+    s.element.reserve(layout_.side_bytes());
+    s.patches.reserve(2 * kChunk * d * layout_.element);
+  }
+}
+
+std::shared_ptr<Scores> Pass::run() {
+  lay_out();
+  plan_units();
+  scores_->vocab = c_.vocab;
+  scores_->kernels = &k_;
+  scores_->stride = static_cast<size_t>(model_.head.panels * kLanes);
+  scores_->tokens.assign(wanted_.size(), -1);
+  if (!wanted_.empty()) {
+    // a view of an earlier pass's logits may still be held: then that memory is left to it
+    if (!w_.logits || w_.logits.use_count() > 1) w_.logits = std::make_shared<Buffer<float>>();
+    w_.logits->reserve(wanted_.size() * scores_->stride);
+    scores_->values = w_.logits;
+    best_.assign(static_cast<size_t>(threads_) * wanted_.size(), 0.0f);
+    best_at_.assign(best_.size(), 0);
+  }
+  pool_.run(threads_, [this](int index, int threads) { work(index, threads); });
+  for (size_t item = 0; item < scores_->items.size(); ++item)
+    if (scores_->items[item].draw.inverse_temperature == 0.0f)
+      for (int slot : scores_->items[item].slot) {
+        if (slot < 0) continue;
+        size_t best = static_cast<size_t>(slot);
+        for (size_t i = best; i < best_.size(); i += wanted_.size())  // threads hold ascending ids: a tie keeps the lowest
+          if (best_[i] > best_[best]) best = i;
+        scores_->tokens[static_cast<size_t>(slot)] = best_at_[best];
+      }
+  return scores_;
+}
+
+void Pass::work(int index, int threads) {
+  embed(index, threads);
+  pool_.barrier();
+  for (int i = 0; i < c_.layers; ++i) {
+    const Layer& layer = model_.layers[static_cast<size_t>(i)];
+    const bool q_codes = is_quantised(layer.q.format) || is_quantised(layer.k.format) || is_quantised(layer.v.format);
+    project(index, threads, i, norm_input(index, threads, layer.attn_norm, nullptr, q_codes));
+    pool_.barrier();
+    attend(index, i);
+    const int panels = layer.o.panels, first = share(panels, index, threads);
+    fetch(layer.o, first);
+    pool_.barrier();
+    const Input& mixed = attention_input(index, threads, layer);
+    linear_add(layer.o, mixed, first, share(panels, index + 1, threads), w_.x.get(), c_.hidden, rows_);
+    fetch(layer.gate, share(layer.gate.panels / 2, index, threads) * 2);
+    pool_.barrier();
+    const bool f_codes = is_quantised(layer.gate.format) || is_quantised(layer.up.format);
+    feed_forward(index, threads, layer, norm_input(index, threads, layer.ffn_norm, nullptr, f_codes));
+    if (i + 1 < c_.layers) {
+      if (index == 0) fetch(model_.layers[static_cast<size_t>(i) + 1].q, 0);
+    } else {
+      fetch(model_.head, share(model_.head.panels, index, threads));
+    }
+    pool_.barrier();
+  }
+  if (!wanted_.empty()) score(index, threads);
+}
+
+void Pass::embed(int index, int threads) {
+  for (int r = share(rows_, index, threads); r < share(rows_, index + 1, threads); ++r)
+    k_.dequant_row(model_.embedding, row_[static_cast<size_t>(r)]->token, w_.x.get() + at(r, c_.hidden));
+}
+
+// The normed rows (all, or the listed ones) as a matrix's input. With few rows every thread makes its own copy.
+const Input& Pass::norm_input(int index, int threads, const float* weight, const std::vector<int>* rows, bool codes) {
+  const int count = rows ? static_cast<int>(rows->size()) : rows_;
+  Input& in = local() ? w_.threads[static_cast<size_t>(index)]->input : w_.input;
+  in.cols = c_.hidden;
+  const int begin = local() ? 0 : share(count, index, threads), end = local() ? count : share(count, index + 1, threads);
+  for (int r = begin; r < end; ++r) {
+    const int from = rows ? (*rows)[static_cast<size_t>(r)] : r;
+    k_.rms_norm(w_.x.get() + at(from, c_.hidden), weight, c_.norm_eps, c_.hidden, in.row(r));
+    if (codes) in.quantise(k_, r, 0, c_.hidden);
+  }
+  if (!local()) pool_.barrier();
+  return in;
+}
+
+// The start of what this thread reads after the next barrier: the row kernels fetch ahead only inside a run.
+void Pass::fetch(const Packed& m, int panel) const {
+  const uint8_t* start = m.data + m.panel_bytes * static_cast<size_t>(panel);
+  for (int line = 0; line < kFetchAhead; line += 64) __builtin_prefetch(start + line, 0, 3);
+}
+
+void Pass::linear(const Packed& m, const Input& in, int begin, int end, float* out, int stride, int rows) const {
+  if (begin >= end) return;
+  if (is_quantised(m.format)) return k_.quant_linear(m, in.rows(), rows, begin, end, out, static_cast<size_t>(stride));
+  k_.float_linear(m, in.x.get(), rows, begin, end, out, static_cast<size_t>(stride));
+}
+
+void Pass::linear_add(const Packed& m, const Input& in, int begin, int end, float* out, int stride, int rows) const {
+  if (begin >= end) return;
+  if (is_quantised(m.format)) return k_.quant_linear_add(m, in.rows(), rows, begin, end, out, static_cast<size_t>(stride));
+  k_.float_linear_add(m, in.x.get(), rows, begin, end, out, static_cast<size_t>(stride));
+}
+
+// Queries, keys and values; each thread also rotates and places what it computed, so that attention only reads.
+void Pass::project(int index, int threads, int number, const Input& in) {
+  const Layer& layer = model_.layers[static_cast<size_t>(number)];
+  const int total = layer.q.panels + layer.k.panels + layer.v.panels;
+  const int begin = share(total, index, threads), end = share(total, index + 1, threads);
+  int first = 0;
+  for (const Packed* m : {&layer.q, &layer.k, &layer.v}) {
+    const int from = std::max(begin - first, 0), to = std::min(end - first, m->panels);
+    linear(*m, in, from, to, w_.qkv.get() + first * kLanes, wide(), rows_);
+    first += m->panels;
+  }
+  fetch_cache(index, number);
+  place_projections(*w_.threads[static_cast<size_t>(index)], begin * kLanes, end * kLanes, number);
+}
+
+// The heads' outputs, chunks merged in order, as the input of the output projection.
+const Input& Pass::attention_input(int index, int threads, const Layer& layer) {
+  const int d = c_.head_dim, q = c_.heads * d;
+  ThreadSpace& space = *w_.threads[static_cast<size_t>(index)];
+  Input& in = local() ? space.input : w_.input;
+  in.cols = q;
+  const int begin = local() ? 0 : share(rows_, index, threads), end = local() ? rows_ : share(rows_, index + 1, threads);
+  for (int r = begin; r < end; ++r) {
+    const int chunks = by_chunk_ ? row_[static_cast<size_t>(r)]->position / kChunk + 1 : 1;
+    for (int h = 0; h < c_.heads; ++h) {
+      const size_t part = at(r * c_.heads + h, most_chunks_);
+      float top = w_.part_top.get()[part], sum = w_.part_sum.get()[part];
+      float* out = space.row.get();
+      std::memcpy(out, w_.part_out.get() + part * static_cast<size_t>(d), static_cast<size_t>(d) * sizeof(float));
+      for (size_t c = part + 1; c < part + static_cast<size_t>(chunks); ++c)
+        k_.merge(&top, &sum, out, w_.part_top.get()[c], w_.part_sum.get()[c], w_.part_out.get() + c * static_cast<size_t>(d), d);
+      k_.finish(out, sum, d, in.row(r) + h * d);
+    }
+    if (is_quantised(layer.o.format)) in.quantise(k_, r, 0, q);
+  }
+  if (!local()) pool_.barrier();
+  return in;
+}
+
+void Pass::feed_forward(int index, int threads, const Layer& layer, const Input& in) {
+  const int ff = c_.feed_forward, units = ff / kBlock;  // whole blocks, so that each thread quantises its own columns
+  const int begin = share(units, index, threads) * kBlock, end = share(units, index + 1, threads) * kBlock;
+  fetch(layer.up, begin / kLanes);
+  linear(layer.gate, in, begin / kLanes, end / kLanes, w_.down.x.get(), ff, rows_);
+  linear(layer.up, in, begin / kLanes, end / kLanes, w_.up.get(), ff, rows_);
+  for (int r = 0; r < rows_ && begin < end; ++r) {
+    k_.silu_mul(w_.down.row(r) + begin, w_.up.get() + at(r, ff) + begin, end - begin);
+    if (is_quantised(layer.down.format)) w_.down.quantise(k_, r, begin, end);
+  }
+  const int panels = layer.down.panels, first = share(panels, index, threads);
+  fetch(layer.down, first);
+  pool_.barrier();
+  linear_add(layer.down, w_.down, first, share(panels, index + 1, threads), w_.x.get(), c_.hidden, rows_);
+}
+
+void Pass::score(int index, int threads) {
+  const Packed& head = model_.head;
+  const Input& in = norm_input(index, threads, model_.output_norm, &wanted_, is_quantised(head.format));
+  const int begin = share(head.panels, index, threads), end = share(head.panels, index + 1, threads);
+  const int count = static_cast<int>(wanted_.size()), stride = static_cast<int>(scores_->stride);
+  float* logits = scores_->values->get();
+  linear(head, in, begin, end, logits, stride, count);
+  for (int i = 0; i < count; ++i) {
+    const size_t best = at(index, count) + static_cast<size_t>(i);
+    k_.argmax(logits + at(i, stride), std::min(begin * kLanes, c_.vocab), std::min(end * kLanes, c_.vocab), &best_[best], &best_at_[best]);
+  }
+}
+
+}  // namespace outrider

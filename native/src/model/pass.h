@@ -1,0 +1,119 @@
+// One pass of the model over the rows of all its items.
+#pragma once
+
+#include <atomic>
+
+#include "outrider/engine.h"
+#include "outrider/pool.h"
+
+namespace outrider {
+
+struct PassItem {
+  Sequence* sequence;
+  const ExtendItem* request;
+  int first_row = 0;  // index of its first row in the pass
+  int chunks = 0;     // attention chunks that its last position reaches
+};
+
+// The rows that go into a matrix: as floats, and quantised where the matrix wants codes.
+struct Input {
+  Buffer<float> x;  // [rows, K]
+  Buffer<int8_t> q;
+  Buffer<float> scale, scaled;
+  Buffer<int32_t> neg8, neg128;
+  int cols = 0;
+
+  void shape(int rows, int columns);
+  QuantRows rows() const { return {q.get(), scale.get(), scaled.get(), neg8.get(), neg128.get(), cols}; }
+  float* row(int r) const { return x.get() + static_cast<size_t>(r) * static_cast<size_t>(cols); }
+  void quantise(const Kernels& k, int row, int begin, int end) const;  // columns [begin, end), multiples of 32
+};
+
+// Per thread: the scratch of an attention unit, and inputs of its own when few rows make sharing them dearer.
+struct ThreadSpace {
+  Input input;
+  Buffer<float> weights, out, top, sum, row;
+  Buffer<uint8_t> patches, element;
+};
+
+// Memory of a pass, kept from one pass to the next.
+class Workspace {
+ public:
+  Buffer<float> x, qkv, up;
+  Buffer<float> part_out, part_top, part_sum;  // [row, head, chunk]: attention of one chunk, before the merge
+  Input input, down;
+  std::vector<std::unique_ptr<ThreadSpace>> threads;
+  std::shared_ptr<Buffer<float>> logits;
+};
+
+class Pass {
+ public:
+  Pass(const Model&, const CacheLayout&, const RopeTable&, const Kernels&, int threads, Workspace&, std::vector<PassItem>);
+  std::shared_ptr<Scores> run();
+
+ private:
+  struct Unit {  // half-open ranges
+    const PassItem* item;
+    int head;         // key head
+    int from, to;     // query heads of its group
+    int begin, end;   // rows
+    int first, last;  // chunks
+  };
+
+  void lay_out();
+  void plan_units();
+  void work(int index, int threads);
+  void embed(int index, int threads);
+  const Input& norm_input(int index, int threads, const float* weight, const std::vector<int>* rows, bool codes);
+  void project(int index, int threads, int layer, const Input&);
+  void attend(int index, int layer);
+  int take_unit(int index, int layer);
+  void attend_unit(ThreadSpace&, const Unit&, const Unit* next, int layer);
+  void attend_rows(ThreadSpace&, const Unit&, const Unit* next, int layer, int chunk, const int* rows, int count, bool patched);
+  void fetch_cache(int index, int layer) const;
+  void fetch(const Packed&, int panel) const;
+  void keep_chunk(const Unit&, int row, int head, int chunk, float top, float sum, const float* out);
+  void place_projections(ThreadSpace&, int begin, int end, int layer);
+  const uint8_t* round_to_cache(ThreadSpace&, const float* x, int count) const;
+  void place_queries(int row, int begin, int end);
+  void place_keys(ThreadSpace&, int row, int begin, int end, int layer);
+  void place_values(ThreadSpace&, int row, int begin, int end, int layer);
+  void point_chunk(const PassItem&, int layer, int head, int chunk, const void** keys, const void** values) const;
+  void patch_chunk(ThreadSpace&, const PassItem&, int row, int layer, int head, int chunk, const void** keys, const void** values) const;
+  const Input& attention_input(int index, int threads, const Layer&);
+  void feed_forward(int index, int threads, const Layer&, const Input&);
+  void score(int index, int threads);
+  void linear(const Packed&, const Input&, int begin, int end, float* out, int stride, int rows) const;
+  void linear_add(const Packed&, const Input&, int begin, int end, float* out, int stride, int rows) const;
+  bool local() const { return rows_ <= kLocalRows; }
+  uint8_t* side_of(const PassItem&, int slot, int layer, int head) const;
+  int wide() const { return (c_.heads + 2 * c_.kv_heads) * c_.head_dim; }
+  float* projected(int row) const { return w_.qkv.get() + static_cast<size_t>(row) * static_cast<size_t>(wide()); }
+
+  static constexpr int kLocalRows = 4;   // up to here every thread prepares all inputs for itself: one barrier less
+  static constexpr int kChunkRows = 16;  // up to here chunks are spread over the threads; above, rows are
+  static constexpr int kRowTile = 8;
+  static constexpr int kMaxGroup = 64;  // query heads that share a key head
+
+  const Model& model_;
+  const ModelConfig& c_;
+  const CacheLayout& layout_;
+  const RopeTable& rope_;
+  const Kernels& k_;
+  Pool& pool_;
+  int threads_;
+  Workspace& w_;
+  std::vector<PassItem> items_;
+  int rows_ = 0, group_ = 1, most_chunks_ = 1;
+  bool by_chunk_ = false;
+  std::vector<const Row*> row_;       // [rows_]
+  std::vector<const PassItem*> of_;   // [rows_]
+  std::vector<int> wanted_;           // rows whose logits are computed
+  std::vector<Unit> units_;
+  std::vector<std::atomic<int>> next_unit_;  // [layers, threads]: where each thread's share of the units stands
+  std::shared_ptr<Scores> scores_;
+  std::vector<float> best_;  // [threads, wanted]
+  std::vector<int> best_at_;
+};
+
+}  // namespace outrider

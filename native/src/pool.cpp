@@ -1,0 +1,142 @@
+#include "outrider/pool.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cfenv>
+#include <cmath>
+#include <fstream>
+#include <string>
+
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
+
+namespace outrider {
+namespace {
+
+void relax() {
+#if defined(__x86_64__)
+  _mm_pause();
+#endif
+}
+
+// Quota of the innermost cgroup that is visible, in cores; 0 where there is none.
+double cgroup_cores() {
+  std::ifstream v2("/sys/fs/cgroup/cpu.max");
+  std::string quota;
+  double period = 0;
+  if (v2 >> quota >> period && quota != "max" && period > 0) return std::atof(quota.c_str()) / period;
+  std::ifstream q("/sys/fs/cgroup/cpu/cpu.cfs_quota_us"), p("/sys/fs/cgroup/cpu/cpu.cfs_period_us");
+  double us = 0;
+  if (q >> us && p >> period && us > 0 && period > 0) return us / period;
+  return 0;
+}
+
+// About 30 microseconds between phases: threads arrive within a few, unless one lost its core to another program, and
+// then a sleeper leaves it a core. About 250 between passes: the caller's own work of a decode step fits in.
+constexpr int kPhaseSpins = 2000, kRegionSpins = 20000;
+
+// A value that changes when everybody may go on: spun on, then slept on.
+void wait_change(const std::atomic<int>& value, int old, int spins) {
+  for (int i = 0; i < spins; ++i) {
+    if (value.load(std::memory_order_acquire) != old) return;
+    relax();
+  }
+  while (value.load(std::memory_order_acquire) == old) value.wait(old, std::memory_order_acquire);
+}
+
+}  // namespace
+
+int usable_cores() {
+  int cores = static_cast<int>(std::thread::hardware_concurrency());
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) == 0) cores = CPU_COUNT(&set);
+  const double quota = cgroup_cores();
+  if (quota > 0) cores = std::min(cores, static_cast<int>(std::ceil(quota)));
+  return std::max(cores, 1);
+}
+
+#if defined(__x86_64__)
+FloatMode::FloatMode() : saved_(_mm_getcsr()) { _mm_setcsr(0x1F80); }
+FloatMode::~FloatMode() { _mm_setcsr(saved_); }
+#else
+FloatMode::FloatMode() : saved_(static_cast<unsigned>(std::fegetround())) { std::fesetround(FE_TONEAREST); }
+FloatMode::~FloatMode() { std::fesetround(static_cast<int>(saved_)); }
+#endif
+
+struct Pool::Crew {
+  explicit Crew(int usable) : cores(usable) {}
+
+  void enter(int index, int last_region) {
+    for (;;) {
+      wait_change(region, last_region, kRegionSpins);
+      last_region = region.load(std::memory_order_acquire);
+      if (closing.load(std::memory_order_relaxed)) return;
+      if (index >= threads.load(std::memory_order_relaxed)) continue;
+      {
+        FloatMode mode;
+        (*work)(index, threads.load(std::memory_order_relaxed));
+      }
+      meet();
+    }
+  }
+
+  void meet() {
+    const int n = threads.load(std::memory_order_relaxed);
+    if (n == 1) return;
+    const int old = phase.load(std::memory_order_relaxed);
+    if (arrived.fetch_add(1, std::memory_order_acq_rel) == n - 1) {
+      arrived.store(0, std::memory_order_relaxed);
+      phase.store(old + 1, std::memory_order_release);
+      phase.notify_all();
+    } else {
+      // spinning while others have no core to run on would only keep them from it
+      wait_change(phase, old, n <= cores ? kPhaseSpins : 50);
+    }
+  }
+
+  const int cores;
+  alignas(64) std::atomic<int> region{0};
+  alignas(64) std::atomic<int> arrived{0};
+  alignas(64) std::atomic<int> phase{0};
+  std::atomic<int> threads{1};
+  std::atomic<bool> closing{false};
+  const std::function<void(int, int)>* work = nullptr;
+  std::vector<std::thread> workers;
+};
+
+Pool& Pool::shared() {
+  static Pool* pool = new Pool;  // never destroyed: workers may outlive static destruction
+  return *pool;
+}
+
+void Pool::run(int threads, const std::function<void(int, int)>& work) {
+  std::lock_guard<std::mutex> hold(region_);
+  if (!crew_ || owner_ != getpid()) {
+    if (crew_) new std::shared_ptr<Crew>(crew_);  // a forked child must not join threads it does not have
+    crew_ = std::make_shared<Crew>(usable_cores());
+    owner_ = getpid();
+  }
+  Crew& crew = *crew_;
+  while (static_cast<int>(crew.workers.size()) < threads - 1) {
+    const int index = static_cast<int>(crew.workers.size()) + 1;
+    const int now = crew.region.load(std::memory_order_relaxed);
+    crew.workers.emplace_back([keep = crew_, index, now] { keep->enter(index, now); });
+    crew.workers.back().detach();
+  }
+  crew.work = &work;
+  crew.threads.store(threads, std::memory_order_relaxed);
+  crew.region.fetch_add(1, std::memory_order_release);
+  crew.region.notify_all();
+  {
+    FloatMode mode;
+    work(0, threads);
+  }
+  crew.meet();
+}
+
+void Pool::barrier() { crew_->meet(); }
+
+}  // namespace outrider

@@ -1,0 +1,108 @@
+"""What the engine asks of whatever computes the target: sequences, passes, and the rows' results.
+
+Dimensions: n rows of one item, V vocabulary.
+
+A pass (`extend`) computes rows that hang below what a sequence has committed; `commit` keeps one path of them and
+forgets the rest. Every verb takes many sequences; one sequence is a list of one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Protocol
+
+from outrider.core.types import FloatArray
+
+
+class Want(IntEnum):
+    """What the caller wants to know of a row."""
+
+    NONE = 0  # only its keys and values are needed: every prompt row but the last
+    TOKEN = 1  # the target's token: arg-max, or the coupled draw
+    LOGITS = 2  # the token and the whole row of logits
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """How the target's token follows from a row of logits: temperature 0 is the arg-max (lowest id on ties).
+
+    Above 0 it is the Gumbel-max of logits / temperature with the noise of (seed, sample, position of the new token).
+    """
+
+    temperature: float = 0.0
+    seed: int = 0  # 0 <= seed < 2**64
+    sample: int = 0  # 0 <= sample < 2**32
+
+
+GREEDY = Draw()
+
+
+@dataclass(frozen=True, slots=True)
+class Extend:
+    """The rows that one sequence adds to a pass.
+
+    parents[i] < i is the row above row i, -1 the last committed position; None means a chain. A row's position is
+    one more than its parent's.
+    """
+
+    seq: int
+    tokens: Sequence[int]  # [n]
+    parents: Sequence[int] | None  # [n]
+    want: Sequence[int]  # [n] of Want
+    draw: Draw = GREEDY
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What a backend promises."""
+
+    row_alone: bool  # a row's result never depends on the other rows: same ids with speculation on or off
+    trees: bool
+    isa: str
+    threads: int
+
+
+class Scores(Protocol):
+    """The results of one pass. Rows may be drawn lazily, so that only those the walk reaches cost anything.
+
+    Raises UsageError for a row that did not want what is asked.
+    """
+
+    def token(self, item: int, row: int) -> int:
+        """The target's token after this row (drawn with the item's Draw)."""
+        ...
+
+    def logits(self, item: int, row: int) -> FloatArray:
+        """The row's logits [V], read-only, not copied."""
+        ...
+
+
+class Backend(Protocol):
+    """The target model as the engine sees it.
+
+    Sequences are small integers; using one that is not open raises BackendError. `extend` raises BackendError when
+    a row's position would not fit the context, and UsageError for malformed arguments; after any error no sequence
+    has changed. Rows that are not committed are dropped by the next commit, truncate or extend of their sequence.
+    """
+
+    @property
+    def vocab(self) -> int: ...
+    @property
+    def context(self) -> int: ...
+    @property
+    def capabilities(self) -> Capabilities: ...
+
+    def open(self) -> int: ...
+    def fork(self, seq: int) -> int: ...
+    def truncate(self, seq: int, length: int) -> None: ...
+    def close(self, seq: int) -> None: ...
+    def length(self, seq: int) -> int:
+        """Committed positions."""
+        ...
+
+    def extend(self, items: Sequence[Extend]) -> Scores: ...
+    def commit(self, items: Sequence[tuple[int, Sequence[int]]]) -> None:
+        """Keep, of each (sequence, path), the rows on the path (root side first, connected); drop the others."""
+        ...

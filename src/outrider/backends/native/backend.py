@@ -1,0 +1,203 @@
+"""The C++ engine as a Backend: translates values and errors, computes nothing.
+
+A row is alone: its result never depends on the other rows, on tiles, chunks or threads (docs/numerics.md).
+Dimensions: n rows of one item, V vocabulary.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import ParamSpec, TypeVar
+
+import numpy as np
+
+from outrider import _native
+from outrider.backends.base import Capabilities, Draw, Extend
+from outrider.core.types import FloatArray
+from outrider.errors import BackendError, ModelFileError, UsageError
+from outrider.models.spec import ModelFile, ModelSpec, RopeKind
+
+ISA_VARIABLE = "OUTRIDER_ISA"  # forces an instruction set, for tests and for comparing
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+class NativeScores:
+    """The results of one pass; see backends.base.Scores."""
+
+    __slots__ = ("_scores",)
+
+    def __init__(self, scores: _native.Scores) -> None:
+        self._scores = scores
+
+    def token(self, item: int, row: int) -> int:
+        """The target's token after this row. Raises UsageError where the row did not want one."""
+        return _translated(self._scores.token, item, row)
+
+    def logits(self, item: int, row: int) -> FloatArray:
+        """The row's logits [V], a read-only view. Raises UsageError where the row did not want them."""
+        return _translated(self._scores.logits, item, row)
+
+
+class NativeBackend:
+    """A model file on this machine's processor.
+
+    threads: how many compute a pass (default: the cores this process may use). isa: an instruction set by name
+    (default: the environment variable OUTRIDER_ISA, else the best this machine has). dense: float32 weights and
+    cache, to compare with a reference, not for speed.
+
+    Raises ModelFileError where the file needs what the engine cannot do or is cut, UsageError for bad arguments.
+    """
+
+    def __init__(
+        self, model: ModelFile, *, threads: int | None = None, isa: str | None = None, dense: bool = False
+    ) -> None:
+        self._spec = model.spec
+        _check_supported(model.spec)
+        count = _thread_count(threads)
+        name = isa if isa is not None else os.environ.get(ISA_VARIABLE, "")
+        if name and name not in _native.isas():
+            raise UsageError(
+                f"instruction set {name!r} is unknown or missing here; this machine has: {', '.join(_native.isas())}"
+            )
+        tensors = [(t.name, t.type.value, t.shape, t.offset) for t in model.tensors.values()]
+        try:
+            self._engine = _native.Engine(_config(model.spec, dense), os.fspath(model.path), tensors, name, count)
+        except (ValueError, RuntimeError) as error:
+            raise ModelFileError(f"{model.path}: {error}") from None
+
+    @property
+    def vocab(self) -> int:
+        """V."""
+        return self._spec.vocab
+
+    @property
+    def context(self) -> int:
+        """Positions that a sequence may have."""
+        return self._spec.context
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Rows are alone, trees are computed."""
+        return Capabilities(row_alone=True, trees=True, isa=self._engine.isa, threads=self._engine.threads)
+
+    @property
+    def open_sequences(self) -> int:
+        """Sequences not yet closed."""
+        return self._engine.open_sequences
+
+    @property
+    def weight_bytes(self) -> int:
+        """Memory of the packed weights."""
+        return self._engine.weight_bytes
+
+    def open(self) -> int:
+        """A new, empty sequence."""
+        return self._engine.open()
+
+    def fork(self, seq: int) -> int:
+        """A new sequence with the same committed positions; memory is shared until one of them writes."""
+        return _translated(self._engine.fork, seq)
+
+    def truncate(self, seq: int, length: int) -> None:
+        """Forget the positions from `length` on, and uncommitted rows."""
+        _translated(self._engine.truncate, seq, length)
+
+    def close(self, seq: int) -> None:
+        """Give the sequence's memory back."""
+        _translated(self._engine.close, seq)
+
+    def length(self, seq: int) -> int:
+        """Committed positions."""
+        return _translated(self._engine.length, seq)
+
+    def extend(self, items: Sequence[Extend]) -> NativeScores:
+        """One pass over the rows of all items. Raises UsageError or BackendError; then nothing has changed."""
+        native = [
+            (
+                item.seq,
+                item.tokens,
+                () if item.parents is None else item.parents,
+                item.want,
+                _inverse_temperature(item.draw),
+                item.draw.seed,
+                item.draw.sample,
+            )
+            for item in items
+        ]
+        return NativeScores(_translated(self._engine.extend, native))
+
+    def commit(self, items: Sequence[tuple[int, Sequence[int]]]) -> None:
+        """Keep each sequence's path of rows of the last pass; an empty path drops them all."""
+        _translated(self._engine.commit, items)
+
+    def export_cache(self, seq: int) -> tuple[bytes, bytes]:
+        """The committed keys and values [layers, kv_heads, positions, d] as the cache's own bytes."""
+        return _translated(self._engine.export_cache, seq)
+
+
+def _translated(call: Callable[_P, _R], /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+    try:
+        return call(*args, **kwargs)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise UsageError(_first_line(error)) from None
+    except RuntimeError as error:
+        raise BackendError(str(error)) from None
+    except MemoryError:
+        raise BackendError("out of memory; use shorter prompts or fewer sequences at once") from None
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]
+
+
+def _inverse_temperature(draw: Draw) -> float:
+    """1 / temperature as float32 (0 for the arg-max): the factor that core.sampling uses too."""
+    if draw.temperature == 0.0:
+        return 0.0
+    return float(np.float32(1.0 / draw.temperature))
+
+
+def _thread_count(threads: int | None) -> int:
+    if threads is None:
+        return _native.usable_cores()
+    if not 1 <= threads <= 256:
+        raise UsageError(f"threads is {threads}; it must be between 1 and 256")
+    return threads
+
+
+def _check_supported(spec: ModelSpec) -> None:
+    unsupported = {
+        "attention biases": spec.attention_bias,
+        "query/key norms": spec.qk_norm,
+        "a sliding window": spec.window is not None,
+        "attention soft caps": spec.attention_softcap is not None,
+        "logit soft caps": spec.logit_softcap is not None,
+        "experts": spec.experts > 0,
+        "rotation of halves": spec.rope.kind is not RopeKind.INTERLEAVED,
+        "rotation of a part of the head": spec.rope.dims != spec.head_dim,
+    }
+    missing = [name for name, asked in unsupported.items() if asked]
+    if missing:
+        raise ModelFileError(f"the native backend cannot run {spec.name}: it needs {', '.join(missing)}")
+
+
+def _config(spec: ModelSpec, dense: bool) -> dict[str, int | float | str | bool]:
+    return {
+        "layers": spec.layers,
+        "hidden": spec.hidden,
+        "heads": spec.heads,
+        "kv_heads": spec.kv_heads,
+        "head_dim": spec.head_dim,
+        "feed_forward": spec.feed_forward,
+        "vocab": spec.vocab,
+        "context": spec.context,
+        "norm_eps": spec.norm_eps,
+        "rope_base": spec.rope.base,
+        "rope_linear_factor": spec.rope.linear_factor,
+        "rope_factors": spec.rope.factors or "",
+        "tied_head": spec.tied_head,
+        "dense": dense,
+    }
