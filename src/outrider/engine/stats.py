@@ -1,0 +1,88 @@
+"""What an answer cost, counted by the engine itself.
+
+Times are wall-clock seconds of the steps that the answer took part in; a step shared with other answers counts in full
+for each of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from outrider.api import Usage
+from outrider.core import tree
+from outrider.core.types import Draft
+
+
+@dataclass(frozen=True, slots=True)
+class StepTime:
+    """Seconds of one step: all of it, and its shares of the drafter and the target (the rest is the engine's own)."""
+
+    total_s: float
+    draft_s: float
+    target_s: float
+
+
+class Meter:
+    """Counts one answer. Counting per position waits until the end, when it is known what was trimmed."""
+
+    __slots__ = ("_decode_s", "_draft_s", "_first", "_passes", "_prefill_s", "_prompt_tokens", "_target_s", "_trimmed")
+
+    def __init__(self, prompt_tokens: int) -> None:
+        self._prompt_tokens = prompt_tokens
+        self._passes: list[tuple[int, Draft, int]] = []
+        self._trimmed = False
+        self._first = 0  # tokens of the first pass, which prefill_s has paid for
+        self._prefill_s = self._draft_s = self._target_s = self._decode_s = 0.0
+
+    def record(self, before: int, draft: Draft, accepted: int, trimmed: bool) -> None:
+        """A pass that decided tokens, when the answer had `before` of them; trimmed: the answer ended inside it."""
+        self._passes.append((before, draft, accepted))
+        self._trimmed = trimmed
+        if len(self._passes) == 1:
+            self._first = accepted + 1
+
+    def time(self, step: StepTime) -> None:
+        """Add a step, after its record: to prefill_s up to the pass that decided the first token, then to decode_s."""
+        if len(self._passes) <= 1:
+            self._prefill_s += step.total_s
+            return
+        self._decode_s += step.total_s
+        self._draft_s += step.draft_s
+        self._target_s += step.target_s
+
+    def usage(self, completion_tokens: int) -> Usage:
+        """The bill of an answer that ended with `completion_tokens` tokens."""
+        drafted, accepted = self._positions(completion_tokens)
+        decoded = max(completion_tokens - self._first, 0)
+        return Usage(
+            prompt_tokens=self._prompt_tokens,
+            completion_tokens=completion_tokens,
+            passes=len(self._passes),
+            drafted=sum(nodes for _, nodes in drafted),
+            accepted=sum(accepted),
+            drafted_per_position=tuple(passes for passes, _ in drafted),
+            accepted_per_position=tuple(accepted),
+            tokens_per_pass=completion_tokens / len(self._passes) if self._passes else 0.0,
+            prefill_s=self._prefill_s,
+            draft_s=self._draft_s,
+            target_s=self._target_s,
+            decode_s=self._decode_s,
+            tokens_per_s=decoded / self._decode_s if self._decode_s > 0.0 else 0.0,
+        )
+
+    def _positions(self, completion_tokens: int) -> tuple[list[tuple[int, int]], list[int]]:
+        """By depth: (passes that verified a node there, nodes verified there), and passes that kept one."""
+        drafted: list[tuple[int, int]] = []
+        kept: list[int] = []
+        for before, draft, accepted in self._passes:
+            # Guesses from the first trimmed token on are counted nowhere.
+            end = completion_tokens - before if self._trimmed else len(draft)
+            depths = tree.depths(draft)
+            for depth in range(min(max(depths, default=-1) + 1, max(end, 0))):
+                if depth == len(drafted):
+                    drafted.append((0, 0))
+                    kept.append(0)
+                passes, nodes = drafted[depth]
+                drafted[depth] = passes + 1, nodes + depths.count(depth)
+                kept[depth] += depth < accepted
+        return drafted, kept

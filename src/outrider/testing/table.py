@@ -1,0 +1,210 @@
+"""A tiny exact target: the next-token law is a function of the tokens before it, so every result can be known.
+
+Dimensions: n rows of one item, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+
+from outrider.backends.base import Capabilities, Draw, Extend, Want
+from outrider.core import noise, sampling
+from outrider.core.types import FloatArray
+from outrider.errors import BackendError, UsageError
+
+LogitsOf: TypeAlias = Callable[[tuple[int, ...]], FloatArray]  # all tokens up to a row's own -> its logits [V]
+
+
+class RandomLaw:
+    """Logits that depend on the last `order` tokens alone, uniform in +-spread / 2, different for each seed."""
+
+    def __init__(self, vocab: int, order: int, seed: int, spread: float = 8.0) -> None:
+        self._vocab = vocab
+        self._order = order
+        self._seed = seed
+        self._spread = np.float32(spread)
+        self._known: dict[tuple[int, ...], FloatArray] = {}
+
+    def __call__(self, tokens: tuple[int, ...]) -> FloatArray:
+        last = tokens[-self._order :]
+        if last not in self._known:
+            code = 1
+            for token in last:
+                code = (code * 0x9E3779B97F4A7C15 + token + 1) % (2**61 - 1)
+            uniforms = noise.uniform(noise.words(self._vocab, self._seed, code >> 32, code & 0xFFFFFFFF))
+            self._known[last] = (uniforms - np.float32(0.5)) * self._spread
+        return self._known[last]
+
+
+class ScriptedLaw:
+    """Wants script[i] as the i-th token after `start` tokens, whatever stands before, and script[-1] ever after."""
+
+    def __init__(self, vocab: int, start: int, script: Sequence[int], margin: float = 50.0) -> None:
+        self._rows = np.eye(vocab, dtype=np.float32) * np.float32(margin)
+        self._start = start
+        self._script = tuple(script)
+
+    def __call__(self, tokens: tuple[int, ...]) -> FloatArray:
+        index = min(max(len(tokens) - self._start, 0), len(self._script) - 1)
+        row: FloatArray = self._rows[self._script[index]]
+        return row
+
+
+@dataclass(slots=True)
+class _Cache:
+    """One open sequence: committed tokens, and the uncommitted rows of its last pass."""
+
+    tokens: list[int] = field(default_factory=list)
+    rows: list[int] = field(default_factory=list)
+    parents: list[int] = field(default_factory=list)
+
+    def above(self, row: int) -> tuple[int, ...]:
+        """All tokens up to an uncommitted row's own."""
+        found: list[int] = []
+        while row >= 0:
+            found.append(self.rows[row])
+            row = self.parents[row]
+        return (*self.tokens, *reversed(found))
+
+    def forget_rows(self) -> None:
+        self.rows, self.parents = [], []
+
+
+class TableBackend:
+    """The Backend protocol over a law; `passes` lists the rows of each pass and `sequences` counts the open ones."""
+
+    def __init__(self, law: LogitsOf, vocab: int, context: int = 256, trees: bool = True) -> None:
+        self._law = law
+        self._vocab = vocab
+        self._context = context
+        self._capabilities = Capabilities(row_alone=True, trees=trees, isa="table", threads=1)
+        self._open: dict[int, _Cache] = {}
+        self._next = 0
+        self.passes: list[int] = []
+
+    @property
+    def vocab(self) -> int:
+        return self._vocab
+
+    @property
+    def context(self) -> int:
+        return self._context
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return self._capabilities
+
+    @property
+    def sequences(self) -> int:
+        """Open sequences."""
+        return len(self._open)
+
+    def cached(self, seq: int) -> tuple[int, ...]:
+        """The committed tokens of a sequence."""
+        return tuple(self._cache(seq).tokens)
+
+    def open(self) -> int:
+        self._next += 1
+        self._open[self._next] = _Cache()
+        return self._next
+
+    def fork(self, seq: int) -> int:
+        tokens = list(self._cache(seq).tokens)
+        new = self.open()
+        self._open[new].tokens = tokens
+        return new
+
+    def truncate(self, seq: int, length: int) -> None:
+        cache = self._cache(seq)
+        if not 0 <= length <= len(cache.tokens):
+            raise UsageError(f"sequence {seq} has {len(cache.tokens)} positions; cannot truncate it to {length}")
+        del cache.tokens[length:]
+        cache.forget_rows()
+
+    def close(self, seq: int) -> None:
+        self._cache(seq)
+        del self._open[seq]
+
+    def length(self, seq: int) -> int:
+        return len(self._cache(seq).tokens)
+
+    def extend(self, items: Sequence[Extend]) -> TableScores:
+        self._check_distinct([item.seq for item in items])
+        accepted = [(self._cache(item.seq), item, self._parents(item)) for item in items]
+        for cache, item, parents in accepted:
+            cache.rows, cache.parents = list(item.tokens), parents
+        self.passes.append(sum(len(item.tokens) for item in items))
+        rows = [
+            [cache.above(row) if want != Want.NONE else () for row, want in enumerate(item.want)]
+            for cache, item, _ in accepted
+        ]
+        return TableScores(self._law, rows, [tuple(item.want) for item in items], [item.draw for item in items])
+
+    def commit(self, items: Sequence[tuple[int, Sequence[int]]]) -> None:
+        self._check_distinct([seq for seq, _ in items])
+        for seq, path in items:
+            cache = self._cache(seq)
+            above = -1
+            for row in path:
+                if not 0 <= row < len(cache.rows) or cache.parents[row] != above:
+                    raise UsageError(f"path {tuple(path)} of sequence {seq} is not connected at row {row}")
+                above = row
+        for seq, path in items:
+            cache = self._open[seq]
+            cache.tokens.extend(cache.rows[row] for row in path)
+            cache.forget_rows()
+
+    def _cache(self, seq: int) -> _Cache:
+        if seq not in self._open:
+            raise BackendError(f"sequence {seq} is not open")
+        return self._open[seq]
+
+    def _check_distinct(self, seqs: Sequence[int]) -> None:
+        if len(set(seqs)) != len(seqs):
+            raise UsageError(f"sequences {list(seqs)} of one call are not distinct")
+
+    def _parents(self, item: Extend) -> list[int]:
+        """The checked parents of an item's rows [n]."""
+        count = len(item.tokens)
+        parents = list(range(-1, count - 1) if item.parents is None else item.parents)
+        if count == 0 or len(parents) != count or len(item.want) != count:
+            raise UsageError(f"an item has {count} tokens, {len(parents)} parents and {len(item.want)} wants")
+        depths: list[int] = []
+        for row, (token, parent, want) in enumerate(zip(item.tokens, parents, item.want, strict=True)):
+            if not 0 <= token < self._vocab or not -1 <= parent < row or want not in tuple(Want):
+                raise UsageError(f"row {row} has token {token}, parent {parent} and want {want}")
+            depths.append(0 if parent < 0 else depths[parent] + 1)
+        if len(self._cache(item.seq).tokens) + max(depths) >= self._context:
+            raise BackendError(f"a row at depth {max(depths)} leaves the context of {self._context}")
+        return parents
+
+
+class TableScores:
+    """The results of one pass, computed when asked for."""
+
+    def __init__(
+        self, law: LogitsOf, rows: list[list[tuple[int, ...]]], want: list[tuple[int, ...]], draws: list[Draw]
+    ) -> None:
+        self._law = law
+        self._rows = rows
+        self._want = want
+        self._draws = draws
+
+    def token(self, item: int, row: int) -> int:
+        tokens = self._asked(item, row, Want.TOKEN)
+        draw = self._draws[item]
+        return sampling.token(self._law(tokens), draw.temperature, draw.seed, draw.sample, len(tokens))
+
+    def logits(self, item: int, row: int) -> FloatArray:
+        logits = self._law(self._asked(item, row, Want.LOGITS)).view()
+        logits.flags.writeable = False
+        return logits
+
+    def _asked(self, item: int, row: int, least: Want) -> tuple[int, ...]:
+        if not 0 <= item < len(self._want) or not 0 <= row < len(self._want[item]) or self._want[item][row] < least:
+            raise UsageError(f"row {row} of item {item} did not want its {least.name.lower()}")
+        return self._rows[item][row]

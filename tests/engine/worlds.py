@@ -1,0 +1,85 @@
+"""Small worlds for engine tests: a law, an engine over it, and what plain decoding says."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from outrider.api import Chunk, FinishReason, Origin, Pass, Request, Usage
+from outrider.drafters.base import Drafter
+from outrider.engine.engine import Engine
+from outrider.engine.outlet import Detokenizer
+from outrider.policy.fixed import Fixed
+from outrider.testing.table import LogitsOf, TableBackend
+from outrider.testing.text import PieceDetokenizer
+
+VOCAB = 12
+EOS = 11
+PIECES = ("a", "b", "c", "ab", "bc", "ca", " ", "x", "yz", "", "\n", "<eos>")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """All chunks of one answer, joined."""
+
+    text: str
+    ids: tuple[int, ...]
+    origins: tuple[Origin, ...]
+    finish: FinishReason
+    usage: Usage
+    stories: tuple[Pass, ...]
+    chunks: tuple[Chunk, ...]
+
+
+@dataclass(slots=True)
+class World:
+    """An engine and its parts; ids outside 0..VOCAB-1 never occur."""
+
+    backend: TableBackend
+    engine: Engine
+
+    def answer(self, *requests: Request) -> list[Answer]:
+        return join(list(self.engine.generate(requests)), len(requests))
+
+
+def world(
+    law: LogitsOf,
+    drafter: Drafter | None = None,
+    gamma: int = 4,
+    *,
+    vocab: int = VOCAB,
+    context: int = 256,
+    detokenizer: Callable[[], Detokenizer] = lambda: PieceDetokenizer(PIECES),
+    eos: frozenset[int] = frozenset({EOS}),
+    slots: int = 32,
+    chunk_rows: int = 512,
+    clock: Callable[[], float] = time.perf_counter,
+) -> World:
+    backend = TableBackend(law, vocab, context)
+    engine = Engine(backend, drafter, Fixed(gamma), detokenizer, eos, slots=slots, chunk_rows=chunk_rows, clock=clock)
+    return World(backend, engine)
+
+
+def join(chunks: Sequence[Chunk], requests: int) -> list[Answer]:
+    """Chunks by answer; also checks what every stream must hold."""
+    found: list[Answer] = []
+    for index in range(requests):
+        own = tuple(chunk for chunk in chunks if chunk.request == index)
+        assert [chunk.finish_reason is not None for chunk in own] == [False] * (len(own) - 1) + [True]
+        assert [chunk.usage is not None for chunk in own] == [False] * (len(own) - 1) + [True]
+        last = own[-1]
+        assert last.usage is not None
+        assert last.finish_reason is not None
+        ids = tuple(token for chunk in own for token in chunk.token_ids)
+        origins = tuple(origin for chunk in own for origin in chunk.origins)
+        usage = last.usage
+        assert len(ids) == len(origins) == usage.completion_tokens
+        assert usage.accepted == sum(usage.accepted_per_position) == origins.count(Origin.ACCEPTED)
+        assert len(usage.drafted_per_position) == len(usage.accepted_per_position)
+        assert all(kept <= n for kept, n in zip(usage.accepted_per_position, usage.drafted_per_position, strict=True))
+        assert usage.accepted <= usage.drafted
+        stories = tuple(chunk.story for chunk in own if chunk.story is not None)
+        text = "".join(chunk.text for chunk in own)
+        found.append(Answer(text, ids, origins, last.finish_reason, last.usage, stories, own))
+    return found

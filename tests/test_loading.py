@@ -1,0 +1,81 @@
+"""Putting the parts together: arguments are checked before anything is fetched, and a file becomes a model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+import outrider
+from outrider import loading
+from outrider.errors import SourceError, UsageError
+from outrider.models.spec import ModelFile
+from outrider.testing import drafters
+from outrider.testing.gguf_maker import tiny_llama
+from outrider.testing.table import RandomLaw, TableBackend
+
+NOWHERE = "no/such/file.gguf"
+
+
+@pytest.fixture
+def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A real file, run by a table in place of the compiled engine."""
+
+    def table(file: ModelFile, threads: int | None) -> TableBackend:
+        return TableBackend(RandomLaw(file.spec.vocab, 1, 1), file.spec.vocab, file.spec.context)
+
+    monkeypatch.setattr(loading, "_native", table)
+    return tiny_llama(tmp_path / "tiny.gguf", context=256)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"drafter": "suffix"}, "drafter is 'suffix'; it may be 'ngram', 'none' or an object"),
+        ({"drafter": 3}, "drafter is a int without begin, propose, observe, end"),
+        ({"gamma": -1}, "gamma is -1; draft between 0"),
+        ({"gamma": 65}, "gamma is 65"),
+        ({"gamma": 4, "drafter": "none"}, "gamma is 4 but the drafter is 'none'"),
+        ({"threads": 0}, "threads is 0; it may be 1 to 256"),
+        ({"threads": 257}, "threads is 257"),
+    ],
+)
+def test_bad_arguments_are_refused_before_the_model_is_looked_for(arguments: dict[str, Any], words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        outrider.load(NOWHERE, **arguments)
+
+
+def test_a_missing_model_is_a_source_error() -> None:
+    with pytest.raises(SourceError, match="does not exist"):
+        outrider.load(NOWHERE)
+
+
+@pytest.mark.parametrize("gamma", [None, 0, 1, 8])
+def test_speculation_on_and_off_give_the_same_ids(model: Path, gamma: int | None) -> None:
+    plain = outrider.load(model, drafter="none").generate("hello", max_tokens=120, ignore_eos=True)
+    ngram = outrider.load(str(model), gamma=gamma).generate("hello", max_tokens=120, ignore_eos=True)
+    assert plain.token_ids == ngram.token_ids
+    assert plain.text == ngram.text
+    assert plain.stats.drafted == 0
+    assert max(ngram.stats.drafted_per_position, default=0) <= ngram.stats.passes
+    if gamma != 0:
+        assert 0 < ngram.stats.accepted < ngram.stats.drafted
+        assert ngram.stats.passes < 120
+        assert len(ngram.stats.drafted_per_position) == (gamma or loading.DEFAULT_GAMMA)
+
+
+def test_a_drafter_of_ones_own(model: Path) -> None:
+    own = drafters.constant(5)
+    result = outrider.load(model, drafter=own, gamma=2).generate("hello", max_tokens=20, ignore_eos=True)
+    assert result.stats.drafted > 0
+    assert own.sequences == 0
+    assert result.token_ids == outrider.load(model, "none").generate("hello", max_tokens=20, ignore_eos=True).token_ids
+
+
+def test_the_parts_are_the_files(model: Path) -> None:
+    loaded = outrider.load(model)
+    assert loaded.tokenizer.vocab == loaded.backend.vocab == 320
+    assert loaded.backend.context == 256
+    assert loaded.name
+    assert cast(TableBackend, loaded.backend).sequences == 0

@@ -1,0 +1,140 @@
+"""The table backend passes the suite that it is there to prove, and the suite catches planted faults."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pytest
+
+from outrider.backends.base import Backend, Extend
+from outrider.core.types import FloatArray
+from outrider.errors import UsageError
+from outrider.testing import backend_suite
+from outrider.testing.table import RandomLaw, ScriptedLaw, TableBackend, TableScores
+
+LAW = RandomLaw(16, 64, seed=3)  # depends on the whole context, so that any mix-up shows
+
+
+def make() -> TableBackend:
+    return TableBackend(LAW, 16, context=64)
+
+
+@pytest.mark.parametrize("check", backend_suite.CHECKS, ids=lambda check: check.__name__)
+def test_conformance(check: Callable[[backend_suite.Maker], None]) -> None:
+    check(make)
+
+
+class SeesSiblings(TableBackend):
+    """Rows attend to every row before them instead of their ancestors."""
+
+    def extend(self, items: Sequence[Extend]) -> TableScores:
+        return super().extend([Extend(item.seq, item.tokens, None, item.want, item.draw) for item in items])
+
+
+class KeepsEverything(TableBackend):
+    """Commits all rows up to the last of the path."""
+
+    def commit(self, items: Sequence[tuple[int, Sequence[int]]]) -> None:
+        for seq, path in items:
+            self._open[seq].parents = list(range(-1, len(self._open[seq].rows) - 1))
+            super().commit([(seq, range(max(path, default=-1) + 1))])
+
+
+class SharesForks(TableBackend):
+    """A fork is the same cache."""
+
+    def fork(self, seq: int) -> int:
+        new = self.open()
+        self._open[new] = self._cache(seq)
+        return new
+
+
+class TruncatesTooLittle(TableBackend):
+    def truncate(self, seq: int, length: int) -> None:
+        super().truncate(seq, length)
+        self._open[seq].tokens.extend([0] * (length % 2))
+
+
+class MovesHalfway(TableBackend):
+    """Commits what came before a bad item."""
+
+    def extend(self, items: Sequence[Extend]) -> TableScores:
+        if len(items) == 2 and items[0].seq != items[1].seq and len(items[0].tokens) == 1:
+            self._open[items[0].seq].tokens.append(1)
+        return super().extend(items)
+
+
+class Forgets(TableBackend):
+    """Never closes."""
+
+    def close(self, seq: int) -> None:
+        self._cache(seq)
+
+
+class DrawsBesides(TableBackend):
+    """Keys the noise with the row's own position."""
+
+    def extend(self, items: Sequence[Extend]) -> TableScores:
+        scores = super().extend(items)
+        scores.token = lambda item, row: (TableScores.token(scores, item, row) + 1) % 16  # type: ignore[method-assign]
+        return scores
+
+
+class Unbounded(TableBackend):
+    """Lets one position too many in."""
+
+    def __init__(self, law: Callable[[tuple[int, ...]], FloatArray], vocab: int, context: int) -> None:
+        super().__init__(law, vocab, context + 1)
+
+    @property
+    def context(self) -> int:
+        return self._context - 1
+
+
+class SeesTheBatch(TableBackend):
+    """Logits depend on the number of rows in the pass."""
+
+    def extend(self, items: Sequence[Extend]) -> TableScores:
+        scores = super().extend(items)
+        scores._law = lambda tokens: self._law(tokens) + np.float32(self.passes[-1] % 2)
+        return scores
+
+
+FAULTS: dict[type[TableBackend], Callable[[backend_suite.Maker], None]] = {
+    SeesSiblings: backend_suite.tree_row_equals_chain_row,
+    KeepsEverything: backend_suite.commit_equals_prefill,
+    SharesForks: backend_suite.forks_are_independent,
+    TruncatesTooLittle: backend_suite.truncate_forgets,
+    MovesHalfway: backend_suite.errors_change_nothing,
+    Forgets: backend_suite.close_leaves_nothing,
+    DrawsBesides: backend_suite.draws_are_the_reference,
+    Unbounded: backend_suite.context_is_the_limit,
+    SeesTheBatch: backend_suite.chunked_equals_one_by_one,
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
+def test_the_suite_catches_planted_faults(fault: type[TableBackend]) -> None:
+    def faulty() -> Backend:
+        return fault(LAW, 16, 64)
+
+    with pytest.raises(AssertionError):
+        FAULTS[fault](faulty)
+
+
+def test_a_scripted_law_wants_its_script() -> None:
+    law = ScriptedLaw(8, 2, [5, 6])
+    assert [int(np.argmax(law((1,) * length))) for length in (1, 2, 3, 4, 9)] == [5, 5, 6, 6, 6]
+
+
+def test_different_seeds_give_different_laws() -> None:
+    assert not np.array_equal(RandomLaw(8, 1, 1)((3,)), RandomLaw(8, 1, 2)((3,)))
+    assert np.array_equal(RandomLaw(8, 1, 1)((3,)), RandomLaw(8, 1, 1)((5, 3)))
+
+
+def test_what_is_not_distinct_is_refused() -> None:
+    backend = make()
+    seq = backend.open()
+    with pytest.raises(UsageError, match="not distinct"):
+        backend.commit([(seq, ()), (seq, ())])
