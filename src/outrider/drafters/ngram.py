@@ -1,6 +1,7 @@
 """Guess by looking back: what followed the last few tokens when they stood here before (prompt lookup decoding).
 
-The index is kept as tokens arrive, so the cost of a step does not grow with the context.
+The index is kept as tokens arrive, so the cost of a step does not grow with the context. A longer match is a better
+guide, so a guess is at most one token longer than the match that it rests on (benchmarks/drafts.py compares the rules).
 """
 
 from __future__ import annotations
@@ -15,12 +16,13 @@ from outrider.errors import UsageError
 class NgramDrafter:
     """Drafts what followed the most recent earlier occurrence of the longest known suffix, `longest` tokens to 1.
 
-    Raises UsageError where `longest` is not between 1 and 16.
+    The draft is as long as the budget allows, but at most one token longer than the match, of which the part beyond
+    `longest` tokens counts too. Raises UsageError where `longest` is not between 1 and 16.
     """
 
     name = "ngram"
 
-    def __init__(self, longest: int = 4) -> None:
+    def __init__(self, longest: int = 6) -> None:
         if not 1 <= longest <= 16:
             raise UsageError(f"longest is {longest}; an n-gram of this drafter has 1 to 16 tokens")
         self._longest = longest
@@ -73,9 +75,18 @@ class _History:
         for start in range(max(0, end - self._longest), end):
             found = following.get(tuple(tokens[start:]))
             if found is not None:
+                count = min(count, self._match(found, end - start, count) + 1)
                 guess = tokens[found : found + count]
                 if len(guess) < count:
                     # The continuation reaches the present: the text repeats itself, so the guess goes round.
                     guess = [guess[i % len(guess)] for i in range(count)]
                 return Draft.chain(tuple(guess))
         return EMPTY
+
+    def _match(self, found: int, known: int, most: int) -> int:
+        """Tokens before `found` that equal the last ones, at most `most`; the first `known` do."""
+        tokens, end = self._tokens, len(self._tokens)
+        if known == self._longest:
+            while known < most and known < found and tokens[found - 1 - known] == tokens[end - 1 - known]:
+                known += 1
+        return known
