@@ -37,6 +37,7 @@ double cgroup_cores() {
 // About 30 microseconds between phases: threads arrive within a few, unless one lost its core to another program, and
 // then a sleeper leaves it a core. About 250 between passes: the caller's own work of a decode step fits in.
 constexpr int kPhaseSpins = 2000, kRegionSpins = 20000;
+constexpr int kThreadBits = 9, kThreadMask = (1 << kThreadBits) - 1;  // at most 256 threads
 
 // A value that changes when everybody may go on: spun on, then slept on.
 void wait_change(const std::atomic<int>& value, int old, int spins) {
@@ -73,18 +74,17 @@ struct Pool::Crew {
     for (;;) {
       wait_change(region, last_region, kRegionSpins);
       last_region = region.load(std::memory_order_acquire);
-      if (closing.load(std::memory_order_relaxed)) return;
-      if (index >= threads.load(std::memory_order_relaxed)) continue;
+      const int n = last_region & kThreadMask;
+      if (index >= n) continue;
       {
         FloatMode mode;
-        (*work)(index, threads.load(std::memory_order_relaxed));
+        (*work)(index, n);
       }
-      meet();
+      meet(n);
     }
   }
 
-  void meet() {
-    const int n = threads.load(std::memory_order_relaxed);
+  void meet(int n) {
     if (n == 1) return;
     const int old = phase.load(std::memory_order_relaxed);
     if (arrived.fetch_add(1, std::memory_order_acq_rel) == n - 1) {
@@ -98,11 +98,11 @@ struct Pool::Crew {
   }
 
   const int cores;
+  // A count of regions above the threads of the current one: who reads the count reads the threads that belong to it,
+  // so a worker that wakes late can never take part in a region that it is not in, or in one twice.
   alignas(64) std::atomic<int> region{0};
   alignas(64) std::atomic<int> arrived{0};
   alignas(64) std::atomic<int> phase{0};
-  std::atomic<int> threads{1};
-  std::atomic<bool> closing{false};
   const std::function<void(int, int)>* work = nullptr;
   std::vector<std::thread> workers;
 };
@@ -127,16 +127,19 @@ void Pool::run(int threads, const std::function<void(int, int)>& work) {
     crew.workers.back().detach();
   }
   crew.work = &work;
-  crew.threads.store(threads, std::memory_order_relaxed);
-  crew.region.fetch_add(1, std::memory_order_release);
+  const unsigned count = static_cast<unsigned>(crew.region.load(std::memory_order_relaxed)) >> kThreadBits;
+  crew.region.store(static_cast<int>((count + 1) << kThreadBits | static_cast<unsigned>(threads)), std::memory_order_release);
   crew.region.notify_all();
   {
     FloatMode mode;
     work(0, threads);
   }
-  crew.meet();
+  crew.meet(threads);
 }
 
-void Pool::barrier() { crew_->meet(); }
+void Pool::barrier() {
+  Crew& crew = *crew_;
+  crew.meet(crew.region.load(std::memory_order_relaxed) & kThreadMask);
+}
 
 }  // namespace outrider

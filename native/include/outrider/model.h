@@ -64,6 +64,7 @@ class Model {
 
  private:
   friend class Loader;
+  explicit Model(const ModelConfig&);
   uint8_t* arena_ = nullptr;
   size_t arena_bytes_ = 0;
 };

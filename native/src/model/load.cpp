@@ -169,8 +169,11 @@ class Loader {
   std::vector<Item> items_;
 };
 
+Model::Model(const ModelConfig& c) : config(c), cache_type(c.dense ? CacheType::F32 : CacheType::F16) {}
+
+// Delegates, so that the destructor gives the arena back when the loading throws.
 Model::Model(const ModelConfig& c, const std::string& path, const std::vector<TensorSource>& tensors, int threads)
-    : config(c), cache_type(c.dense ? CacheType::F32 : CacheType::F16) {
+    : Model(c) {
   for (int n : {c.layers, c.hidden, c.heads, c.kv_heads, c.head_dim, c.feed_forward, c.vocab, c.context})
     require(n > 0 && n < (1 << 24), "every size of the model must be between 1 and 16 million");
   require(c.hidden % kBlock == 0, "hidden size " + std::to_string(c.hidden) + " is not a multiple of 32");

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "outrider/model.h"
+#include "outrider/pool.h"
 
 namespace outrider {
 namespace {
@@ -55,6 +56,7 @@ void own_sincos(double x, double* sine, double* cosine) {
 
 RopeTable::RopeTable(const ModelConfig& config, const float* factors)
     : dim_(static_cast<size_t>(config.head_dim)), context_(config.context) {
+  FloatMode mode;
   const double log_base = own_log(config.rope_base);
   for (size_t i = 0; i < dim_ / 2; ++i) {
     float f = static_cast<float>(own_exp(-2.0 * static_cast<double>(i) / static_cast<double>(dim_) * log_base));
@@ -66,6 +68,7 @@ RopeTable::RopeTable(const ModelConfig& config, const float* factors)
 
 void RopeTable::grow(int positions) {
   if (positions <= positions_) return;
+  FloatMode mode;
   const int target = std::min(context_, std::max(positions, std::max(512, 2 * positions_)));
   cos_.resize(static_cast<size_t>(target) * dim_);
   sin_.resize(static_cast<size_t>(target) * dim_);
