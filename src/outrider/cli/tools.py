@@ -1,0 +1,66 @@
+"""What the commands need from the rest of the house, as plain functions, so that tests can hand in others.
+
+Nothing heavy is imported before one of them is called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from outrider.api import Chunk
+
+if TYPE_CHECKING:
+    from outrider.backends.base import Backend  # brings numpy, which --help does not wait for
+    from outrider.models.cache import Cached
+
+
+class Detokenizer(Protocol):
+    """Ids to text, one by one: what push returns is certain, never half a character; flush gives the rest."""
+
+    def push(self, token: int) -> str: ...
+    def flush(self) -> str: ...
+
+
+class Model(Protocol):
+    """A loaded model, as far as the command line uses it; `stream` is outrider.load's."""
+
+    def stream(
+        self,
+        prompt: str,
+        *,
+        raw: bool,
+        max_tokens: int,
+        temperature: float,
+        seed: int | None,
+        stop: Sequence[str] | None,
+        ignore_eos: bool,
+    ) -> Iterator[Chunk]: ...
+
+    def detokenizer(self) -> Detokenizer:
+        """For one answer: its special tokens have no text."""
+        ...
+
+    def token_text(self, token: int) -> str:
+        """One token's own text, special ones spelt out, part of a character as U+FFFD."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Which model, with which drafter; None leaves the choice to outrider.load."""
+
+    model: str | None
+    drafter: str
+    gamma: int | None
+    threads: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """The three doors that the commands go through."""
+
+    load: Callable[[Load], Model]
+    backend: Callable[[str | None, int | None], tuple[str, Backend]]  # (model, threads) -> its name and the backend
+    cached: Callable[[], Sequence[Cached]]

@@ -1,0 +1,237 @@
+"""A model that says what it is told to, pass by pass, so that the command line is tested without weights.
+
+As a program: scripted.py SCENARIO ARGUMENTS... runs the command line with a scenario's model.
+"""
+
+from __future__ import annotations
+
+import codecs
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from outrider.api import Chunk, FinishReason, Origin, Pass, Usage
+from outrider.backends.base import Backend, Capabilities, Extend, Scores
+from outrider.cli.main import main
+from outrider.cli.tools import Load, Tools
+from outrider.core.types import FloatArray
+from outrider.models.cache import Cached
+
+VOCAB = [b"The", b" sky", b" is", b" blue", b".", b" red", b" very", b"\xc3", b"\xa9", b"\x1b[2J", b"\n", b"<|im_end|>"]
+IDS = {piece: index for index, piece in enumerate(VOCAB)}
+SPECIAL = IDS[b"<|im_end|>"]
+
+
+def ids(*pieces: bytes) -> tuple[int, ...]:
+    """The ids of some pieces of the vocabulary."""
+    return tuple(IDS[piece] for piece in pieces)
+
+
+class ScriptedDetokenizer:
+    """Incremental UTF-8; the special token has no text."""
+
+    def __init__(self) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def push(self, token: int) -> str:
+        return "" if token == SPECIAL else self._decoder.decode(VOCAB[token])
+
+    def flush(self) -> str:
+        return self._decoder.decode(b"", final=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One pass: what is drafted, how much of it is accepted, and the target's own token."""
+
+    drafted: tuple[int, ...]
+    accepted: int
+    own: int
+
+    def tokens(self) -> tuple[int, ...]:
+        return (*self.drafted[: self.accepted], self.own)
+
+
+SKY = (
+    Step((), 0, IDS[b"The"]),
+    Step(ids(b" sky", b" is", b" red"), 2, IDS[b" very"]),
+    Step(ids(b" blue"), 1, IDS[b"."]),
+    Step(ids(b"\n"), 0, SPECIAL),
+)
+SKY_TEXT = "The sky is very blue."
+ESCAPES = (Step((), 0, IDS[b"The"]), Step(ids(b"\x1b[2J", b"\xc3"), 2, IDS[b"\xa9"]), Step((), 0, SPECIAL))
+
+
+class ScriptedModel:
+    """Plays the steps, calling `between` after each; ends with the special token, or at max_tokens."""
+
+    def __init__(self, steps: Sequence[Step], between: Callable[[], None] = lambda: None) -> None:
+        self._steps = steps
+        self._between = between
+        self.asked: list[dict[str, Any]] = []
+
+    def stream(
+        self,
+        prompt: str,
+        *,
+        raw: bool,
+        max_tokens: int,
+        temperature: float,
+        seed: int | None,
+        stop: Sequence[str] | None,
+        ignore_eos: bool,
+    ) -> Iterator[Chunk]:
+        self.asked.append(
+            {
+                "prompt": prompt,
+                "raw": raw,
+                "max_tokens": max_tokens,
+                "temperature": temperature,
+                "seed": seed,
+                "stop": stop,
+                "ignore_eos": ignore_eos,
+            }
+        )
+        detokenizer = ScriptedDetokenizer()
+        done: list[int] = []
+        accepted = 0
+        for number, step in enumerate(self._steps, 1):
+            tokens = step.tokens()[: max_tokens - len(done)]
+            reason = FinishReason.LENGTH if len(done) + len(tokens) == max_tokens else None
+            if SPECIAL in tokens:
+                tokens, reason = tokens[: tokens.index(SPECIAL)], FinishReason.STOP
+            own = Origin.RECOVERED if step.accepted < len(step.drafted) else Origin.BONUS
+            origins = ((Origin.ACCEPTED,) * step.accepted + (own,))[: len(tokens)]
+            accepted += origins.count(Origin.ACCEPTED)
+            chain = tuple(range(-1, len(step.drafted) - 1))
+            story = Pass(20 + len(done), step.drafted, chain, tuple(range(step.accepted)), step.own, 0.002)
+            done += tokens
+            usage = usage_of(len(done), number, accepted) if reason else None
+            yield Chunk(0, "".join(map(detokenizer.push, tokens)), tokens, origins, story, reason, usage)
+            if reason:
+                return
+            self._between()
+
+    def detokenizer(self) -> ScriptedDetokenizer:
+        return ScriptedDetokenizer()
+
+    def token_text(self, token: int) -> str:
+        return VOCAB[token].decode("utf-8", "replace")
+
+
+def usage_of(tokens: int, passes: int, accepted: int) -> Usage:
+    """A bill with round numbers."""
+    return Usage(
+        prompt_tokens=20,
+        completion_tokens=tokens,
+        passes=passes,
+        drafted=5,
+        accepted=accepted,
+        drafted_per_position=(3, 1, 1),
+        accepted_per_position=(2, 1, 0),
+        tokens_per_pass=tokens / passes,
+        prefill_s=0.25,
+        draft_s=0.125,
+        target_s=0.5,
+        decode_s=0.75,
+        tokens_per_s=8.0,
+    )
+
+
+class ScriptedScores:
+    """Every row's token is 0."""
+
+    def token(self, item: int, row: int) -> int:
+        return 0
+
+    def logits(self, item: int, row: int) -> FloatArray:
+        return np.zeros(len(VOCAB), np.float32)
+
+
+class ScriptedBackend:
+    """A backend whose pass takes, on its own clock, one second and a tenth for each row; notes what it is asked."""
+
+    vocab = len(VOCAB)
+    context = 4096
+    capabilities = Capabilities(row_alone=True, trees=True, isa="scripted", threads=2)
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.committed = 0
+        self.rows: list[int] = []
+        self.is_open = False
+
+    def clock(self) -> float:
+        return self.now
+
+    def open(self) -> int:
+        self.is_open = True
+        return 7
+
+    def fork(self, seq: int) -> int:
+        raise NotImplementedError
+
+    def truncate(self, seq: int, length: int) -> None:
+        raise NotImplementedError
+
+    def close(self, seq: int) -> None:
+        self.is_open = False
+
+    def length(self, seq: int) -> int:
+        return self.committed
+
+    def extend(self, items: Sequence[Extend]) -> Scores:
+        (item,) = items
+        assert item.seq == 7
+        assert all(0 <= token < self.vocab for token in item.tokens)
+        self.rows.append(len(item.tokens))
+        self.now += 1 + 0.1 * len(item.tokens)
+        return ScriptedScores()
+
+    def commit(self, items: Sequence[tuple[int, Sequence[int]]]) -> None:
+        self.committed += sum(len(path) for _, path in items)
+
+
+CACHED = (Cached("pypi:tiny==1.0", Path("/cache/tiny.gguf"), 98_000_000, "0" * 64),)
+
+
+def tools(model: ScriptedModel, loads: list[Load] | None = None, cached: Sequence[Cached] = CACHED) -> Tools:
+    """Doors that lead to the scripted model; loads takes down how it was asked for."""
+
+    def load(how: Load) -> ScriptedModel:
+        if loads is not None:
+            loads.append(how)
+        return model
+
+    def backend(model: str | None, threads: int | None) -> tuple[str, Backend]:
+        return "scripted", ScriptedBackend()
+
+    return Tools(load, backend, lambda: cached)
+
+
+def wait() -> None:
+    """Waits for a signal, and says so."""
+    print("(waiting)", file=sys.stderr, flush=True)
+    time.sleep(60)
+
+
+def scenario(name: str) -> ScriptedModel:
+    """The models for whole processes."""
+    if name == "sky":
+        return ScriptedModel(SKY)
+    if name == "escapes":
+        return ScriptedModel(ESCAPES)
+    if name == "endless":
+        return ScriptedModel([Step(ids(b" sky"), 1, IDS[b" is"])] * 1_000_000)
+    if name == "waits":
+        return ScriptedModel(SKY[1:], wait)
+    raise ValueError(name)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[2:], tools(scenario(sys.argv[1]))))

@@ -1,0 +1,284 @@
+"""outrider run inside this process: text, JSON, the story, input, nonsense, faults."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.cli.scripted import ESCAPES, SKY, SKY_TEXT, ScriptedModel, tools
+
+from outrider.api import Usage
+from outrider.cli import flags
+from outrider.cli.main import main
+from outrider.cli.tools import Load, Tools
+from outrider.errors import SourceError
+
+STATS = set(Usage.__dataclass_fields__) - {"prompt_tokens", "completion_tokens"}
+
+
+def raising(fault: BaseException) -> Callable[[], None]:
+    """A function that raises."""
+
+    def fail() -> None:
+        raise fault
+
+    return fail
+
+
+@pytest.fixture
+def model() -> ScriptedModel:
+    return ScriptedModel(SKY)
+
+
+class Input(io.TextIOWrapper):
+    """Standard input with given bytes, on a terminal or not."""
+
+    def __init__(self, content: bytes, terminal: bool = False) -> None:
+        super().__init__(io.BytesIO(content), encoding="utf-8")
+        self._terminal = terminal
+
+    def isatty(self) -> bool:
+        return self._terminal
+
+
+@pytest.fixture(autouse=True)
+def quiet_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OUTRIDER_TRACEBACK", raising=False)
+    monkeypatch.setattr("sys.stdin", Input(b"", terminal=True))
+
+
+def test_plain_text_and_nothing_else(model: ScriptedModel, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "hi"], tools(model)) == 0
+    assert capsys.readouterr() == (SKY_TEXT + "\n", "")
+
+
+def test_flags_arrive(model: ScriptedModel) -> None:
+    loads: list[Load] = []
+    given = "--model m.gguf --gamma 5 --threads 3 --temperature 0.5 --seed 9 --max-tokens 50 --raw --ignore-eos"
+    assert main(["run", "hi", *given.split(), "--stop", "a", "--stop", "b c"], tools(model, loads)) == 0
+    assert loads == [Load("m.gguf", "ngram", 5, 3)]
+    assert model.asked == [
+        {
+            "prompt": "hi",
+            "raw": True,
+            "max_tokens": 50,
+            "temperature": 0.5,
+            "seed": 9,
+            "stop": ("a", "b c"),
+            "ignore_eos": True,
+        }
+    ]
+
+
+def test_defaults(model: ScriptedModel) -> None:
+    loads: list[Load] = []
+    assert main(["run", "hi", "--drafter", "none"], tools(model, loads)) == 0
+    assert loads == [Load(None, "none", None, None)]
+    (asked,) = model.asked
+    assert (asked["max_tokens"], asked["temperature"], asked["seed"], asked["stop"]) == (256, 0.0, None, None)
+
+
+def test_json(model: ScriptedModel, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "hi", "--json"], tools(model)) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert set(answer) == {"text", "token_ids", "prompt_tokens", "finish_reason", "stats"}
+    assert answer["text"] == SKY_TEXT
+    assert answer["token_ids"] == [0, 1, 2, 6, 3, 4]
+    assert answer["prompt_tokens"] == 20
+    assert answer["finish_reason"] == "stop"
+    assert set(answer["stats"]) == STATS
+    assert answer["stats"]["drafted_per_position"] == [3, 1, 1]
+
+
+def test_a_drawn_answer_names_its_seed(model: ScriptedModel, capsys: pytest.CaptureFixture[str]) -> None:
+    for given in ([], ["--seed", "7"]):
+        assert main(["run", "hi", "--json", "--temperature", "1", *given], tools(model)) == 0
+    first, second = (json.loads(line)["seed"] for line in capsys.readouterr().out.splitlines())
+    assert [asked["seed"] for asked in model.asked] == [first, second]
+    assert second == 7
+
+
+def test_json_with_the_story(model: ScriptedModel, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "hi", "--json", "--explain"], tools(model)) == 0
+    story = json.loads(capsys.readouterr().out)["story"]
+    assert [one["path"] for one in story] == [[], [0, 1], [0], []]
+    assert story[1]["drafted"] == [1, 2, 5]
+
+
+def test_story(model: ScriptedModel, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "hi", "--explain"], tools(model)) == 0
+    out = capsys.readouterr().out
+    assert "pass 2: position 21, 2.0 ms, 3 drafted, 2 accepted\n" in out
+    accepted, rejected = out.index('✓ " is"'), out.index('✗ " red"')
+    assert accepted < rejected < out.index('rejected: the target wanted " very"') < out.index('+ " very"')
+    assert '"<|im_end|>"' in out
+    assert "the last token above is not part of it" in out
+    assert f"the answer:\n{SKY_TEXT}\n" in out
+    assert "6 tokens took 4 passes; one token a pass would have taken 7." in out
+    assert "\x1b" not in out
+
+
+def test_length_cut_in_the_story(model: ScriptedModel, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "hi", "--explain", "--max-tokens", "2"], tools(model)) == 0
+    assert "(max_tokens or the context is full); the last 2 tokens above are not part of it" in capsys.readouterr().out
+
+
+def test_colour_marks_accepted_tokens_only(model: ScriptedModel, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "hi", "--color", "always"], tools(model)) == 0
+    green, off = "\x1b[32m", "\x1b[0m"
+    want = f"The{green} sky{off}{green} is{off} very{green} blue{off}.\n"
+    assert capsys.readouterr().out == want
+
+
+def test_coloured_text_is_safe(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "hi", "--color", "always"], tools(ScriptedModel(ESCAPES))) == 0
+    assert capsys.readouterr().out == "The\x1b[32m␛[2J\x1b[0mé\n"
+
+
+def test_piped_text_is_the_models_own(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "hi"], tools(ScriptedModel(ESCAPES))) == 0
+    assert capsys.readouterr().out == "The\x1b[2Jé\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "prompt"),
+    [
+        (b"Why?\n", "Why?"),
+        (b"Why?", "Why?"),
+        (b"one\r\ntwo\r\n", "one\ntwo"),
+        (b"one\rtwo\n\n", "one\ntwo\n"),
+        (b"\xef\xbb\xbfna\xc3\xafve\n", "naïve"),
+    ],
+)
+@pytest.mark.parametrize("arguments", [["run"], ["run", "-"]])
+def test_input(
+    content: bytes, prompt: str, arguments: list[str], model: ScriptedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", Input(content))
+    assert main(arguments, tools(model)) == 0
+    assert model.asked[0]["prompt"] == prompt
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"caf\xe9\n", "standard input is not UTF-8 (byte 0xe9 at offset 3)"),
+        (b"", "standard input is empty"),
+        (b"\n", "standard input is empty"),
+    ],
+)
+def test_bad_input(
+    content: bytes, says: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", Input(content))
+    assert main(["run"], tools(ScriptedModel(SKY))) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith(f"outrider: {says}")
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["run"], "there is no prompt"),
+        (["run", ""], "the prompt is empty"),
+        (["run", "caf\udce9"], "the prompt is not UTF-8 (byte 0xe9 at offset 3)"),
+        (["run", "hi", "--gamma", "-1"], "--gamma is -1"),
+        (["run", "hi", "--gamma", "3", "--drafter", "none"], "--gamma needs a drafter"),
+        (["run", "hi", "--gamma", "x"], "Invalid value for '--gamma'"),
+        (["run", "hi", "--temperature", "nan"], "--temperature is nan"),
+        (["run", "hi", "--temperature", "-0.1"], "--temperature is -0.1"),
+        (["run", "hi", "--temperature", "inf"], "--temperature is inf"),
+        (["run", "hi", "--max-tokens", "0"], "--max-tokens is 0"),
+        (["run", "hi", "--seed", "-1"], "--seed is -1"),
+        (["run", "hi", "--seed", str(2**64)], f"--seed is {2**64}"),
+        (["run", "hi", "--threads", "0"], "--threads is 0"),
+        (["run", "hi", "--stop", ""], "--stop is empty"),
+        (["run", "hi", "--drafter", "oracle"], "Invalid value for '--drafter'"),
+        (["run", "hi", "there"], "Got unexpected extra argument"),
+        (["run", "hi", "--gama", "3"], "No such option: --gama"),
+        (["walk"], "No such command 'walk'"),
+        (["--version", "run", "hi"], "--version stands alone"),
+        (["profile", "--context", "-5"], "--context is -5"),
+        (["profile", "--context", "5000"], "a context of 5000 tokens is out of range"),
+        (["profile", "--threads", "0"], "--threads is 0"),
+    ],
+)
+def test_nonsense_is_one_sentence(
+    arguments: list[str], says: str, model: ScriptedModel, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments, tools(model)) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith(f"outrider: {says}")
+    assert err.count("\n") == 1
+    assert not model.asked
+
+
+def missing(how: Load) -> ScriptedModel:
+    raise SourceError("no such file: m.gguf; give the path of a .gguf file")
+
+
+def test_an_error_of_ours_is_one_sentence(model: ScriptedModel, capsys: pytest.CaptureFixture[str]) -> None:
+    doors = tools(model)
+    assert main(["run", "hi"], Tools(missing, doors.backend, doors.cached)) == 2
+    assert capsys.readouterr().err == "outrider: no such file: m.gguf; give the path of a .gguf file\n"
+
+
+def test_interrupted_json_prints_no_half_object(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "hi", "--json"], tools(ScriptedModel(SKY, raising(KeyboardInterrupt())))) == 130
+    assert capsys.readouterr().out == ""
+
+
+def test_interrupted_while_loading(model: ScriptedModel, capsys: pytest.CaptureFixture[str]) -> None:
+    def load(how: Load) -> ScriptedModel:
+        raise KeyboardInterrupt
+
+    doors = tools(model)
+    assert main(["run", "hi"], Tools(load, doors.backend, doors.cached)) == 130
+    assert capsys.readouterr() == ("", "outrider: interrupted\n")
+
+
+def test_a_fault_in_the_middle(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "hi"], tools(ScriptedModel(SKY, raising(RuntimeError("broken"))))) == 1
+    out, err = capsys.readouterr()
+    assert out == "The\n"
+    assert err.startswith("outrider: unexpected RuntimeError: broken; ")
+    assert "OUTRIDER_TRACEBACK=1" in err
+    assert err.count("\n") == 1
+
+
+def test_traceback_on_request(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("OUTRIDER_TRACEBACK", "1")
+    assert main(["run", "hi"], tools(ScriptedModel(SKY, raising(RuntimeError("broken"))))) == 1
+    err = capsys.readouterr().err
+    assert "Traceback" in err
+    assert "\noutrider: unexpected RuntimeError: broken; " in err
+
+
+def test_help_lists_every_flag(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "--help"]) == 0
+    text = capsys.readouterr().out
+    wanted = "--model --drafter --gamma --temperature --seed --max-tokens --stop --raw --ignore-eos --threads --json"
+    for flag in [*wanted.split(), "--explain", "--color", *flags.Drafter, *flags.Color]:
+        assert flag in text
+    assert main(["profile", "--help"]) == 0
+    text = capsys.readouterr().out
+    assert all(flag in text for flag in ("--model", "--context", "--threads", "--json"))
+
+
+def test_help_of_the_whole(model: ScriptedModel, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([], tools(model)) == 0
+    text = capsys.readouterr().out
+    assert all(f"\n  {command} " in text for command in ("run", "profile", "models"))
+
+
+def test_models(model: ScriptedModel, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert main(["models"], tools(model)) == 0
+    assert capsys.readouterr().out.splitlines()[1].split() == ["pypi:tiny==1.0", "98", "MB", "/cache/tiny.gguf"]
+    assert main(["models"], tools(model, cached=())) == 0
+    assert capsys.readouterr().out.startswith("No model is cached yet")

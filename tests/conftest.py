@@ -1,0 +1,31 @@
+"""What tests in several folders need: the default model and the questions of Spec-Bench, where they are."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from outrider.models import sources
+
+SPECBENCH = "OUTRIDER_SPECBENCH"
+
+
+@pytest.fixture(scope="session")
+def default_model() -> Path:
+    """The default model's file; skips where it was never fetched, for tests do not download."""
+    for cached in sources.cached():
+        if cached.source == sources.DEFAULT_SOURCE:
+            return cached.path
+    pytest.skip("the default model is not in the cache: run 'outrider run hello' once")
+
+
+@pytest.fixture(scope="session")
+def specbench() -> Path:
+    """Spec-Bench's question.jsonl, which lies outside the repository; skips where it is not."""
+    beside = Path(__file__).resolve().parents[2] / "shared" / "specbench" / "question.jsonl"
+    path = Path(os.environ.get(SPECBENCH, beside))
+    if not path.is_file():
+        pytest.skip(f"Spec-Bench's question.jsonl is not at {path}: set {SPECBENCH} to it")
+    return path
