@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from time import perf_counter
 
@@ -147,7 +147,7 @@ def measure(arguments: argparse.Namespace) -> None:
     written = answers(engine, prompts, arguments.tokens)
     groups = [*dict.fromkeys(prompt.group for prompt in prompts)]
     rows, results = [], []
-    makers: tuple[Callable[[int], FixedLength | AsBuilt], ...] = (FixedLength, AsBuilt)
+    makers: tuple[type[FixedLength] | type[AsBuilt], ...] = (FixedLength, AsBuilt)
     for make in makers:
         for longest in arguments.longest:
             for gamma in arguments.gamma:
