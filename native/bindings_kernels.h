@@ -1,4 +1,4 @@
-// Single kernels for the tests of equality (tests/native/test_kernels.py). Included by bindings.cpp.
+// Single kernels for the tests of equality (tests/native). Included by bindings.cpp.
 
 void check_kernel(bool ok, const char* what) {
   if (!ok) throw std::invalid_argument(what);
@@ -95,8 +95,9 @@ nb::ndarray<nb::numpy, float> kernel_row(const std::string& isa, const std::stri
 template <class T>
 nb::tuple attend_with(const Kernels& k, FloatIn queries, const std::vector<int>& visible, nb::ndarray<const T, nb::c_contig, nb::device::cpu> keys,
                       nb::ndarray<const T, nb::c_contig, nb::device::cpu> values, CacheType type) {
+  check_kernel(queries.ndim() == 2, "queries must be [n, d]");
   const size_t n = queries.shape(0), d = queries.shape(1);
-  check_kernel(queries.ndim() == 2 && d % kLanes == 0 && visible.size() == n, "queries must be [n, d], d a multiple of 16");
+  check_kernel(d % kLanes == 0 && visible.size() == n, "queries must be [n, d], d a multiple of 16");
   check_kernel(keys.size() == kChunk * d && values.size() == kChunk * d, "keys and values must hold 256 positions");
   for (int v : visible) check_kernel(v >= 1 && v <= kChunk, "visible must be within 1 and 256");
   const void *key[kChunkGroups], *value[kChunkGroups];

@@ -18,6 +18,7 @@ class Buffer {
   // Room for count elements, zeroed when new; earlier contents are lost when it grows.
   void reserve(size_t count) {
     if (count <= count_) return;
+    count_ = 0;  // stays 0 where there is no memory
     const size_t bytes = (count * sizeof(T) + 63) / 64 * 64;
     data_.reset(static_cast<T*>(std::aligned_alloc(64, bytes)));
     if (!data_) throw std::bad_alloc();

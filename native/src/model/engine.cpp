@@ -163,13 +163,18 @@ std::shared_ptr<Scores> Engine::extend(const std::vector<ExtendItem>& items) {
   std::lock_guard<std::mutex> hold(mutex_);
   require(!items.empty(), "a pass needs at least one item");
   check(items);
-  std::vector<PassItem> pass;
-  for (const ExtendItem& item : items) {
-    Sequence& s = find(item.seq);
-    place_rows(item, s);
-    pass.push_back({&s, &item});
+  try {
+    std::vector<PassItem> pass;
+    for (const ExtendItem& item : items) {
+      Sequence& s = find(item.seq);
+      place_rows(item, s);
+      pass.push_back({&s, &item});
+    }
+    return Pass(model_, layout_, rope_, kernels_, threads_, *workspace_, std::move(pass)).run();
+  } catch (...) {  // out of memory: rows that were not computed must not be committed
+    for (const ExtendItem& item : items) drop_rows(find(item.seq));
+    throw;
   }
-  return Pass(model_, layout_, rope_, kernels_, threads_, *workspace_, std::move(pass)).run();
 }
 
 void Engine::keep_path(Sequence& s, const std::vector<int>& path) {

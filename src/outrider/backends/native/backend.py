@@ -48,7 +48,8 @@ class NativeBackend:
     (default: the environment variable OUTRIDER_ISA, else the best this machine has). dense: float32 weights and
     cache, to compare with a reference, not for speed.
 
-    Raises ModelFileError where the file needs what the engine cannot do or is cut, UsageError for bad arguments.
+    Raises ModelFileError where the file needs what the engine cannot do or is cut, UsageError for bad arguments,
+    BackendError where memory runs out.
     """
 
     def __init__(
@@ -67,6 +68,8 @@ class NativeBackend:
             self._engine = _native.Engine(_config(model.spec, dense), os.fspath(model.path), tensors, name, count)
         except (ValueError, RuntimeError) as error:
             raise ModelFileError(f"{model.path}: {error}") from None
+        except MemoryError:
+            raise BackendError(f"{model.path}: out of memory; use a smaller model") from None
 
     @property
     def vocab(self) -> int:
