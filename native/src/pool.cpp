@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cfenv>
+#include <chrono>
 #include <cmath>
 #include <fstream>
 #include <string>
@@ -34,18 +35,28 @@ double cgroup_cores() {
   return 0;
 }
 
-// About 30 microseconds between phases: threads arrive within a few, unless one lost its core to another program, and
-// then a sleeper leaves it a core. About 250 between passes: the caller's own work of a decode step fits in.
-constexpr int kPhaseSpins = 2000, kRegionSpins = 20000;
+// How long a thread spins before it sleeps. Between phases: longer than the slice of another program that took a core
+// of ours. A thread that slept earlier would hand over its own core too, and wake behind it: with one busy program beside
+// two threads a pass took four times as long, with two of them fifty times. Between passes: the caller's own work of a
+// decode step, with room to spare.
+constexpr auto kPhaseSpin = std::chrono::microseconds(5000), kRegionSpin = std::chrono::microseconds(1000);
+constexpr auto kCrowdedSpin = std::chrono::microseconds(5);  // more threads than cores: others need ours
 constexpr int kThreadBits = 9, kThreadMask = (1 << kThreadBits) - 1;  // at most 256 threads
 
 // A value that changes when everybody may go on: spun on, then slept on.
-void wait_change(const std::atomic<int>& value, int old, int spins) {
-  for (int i = 0; i < spins; ++i) {
-    if (value.load(std::memory_order_acquire) != old) return;
+void wait_change(const std::atomic<int>& value, int old, std::chrono::microseconds spin) {
+  const auto changed = [&] { return value.load(std::memory_order_acquire) != old; };
+  for (int i = 0; i < 1000; ++i) {  // most waits end here, before a clock is read
+    if (changed()) return;
     relax();
   }
-  while (value.load(std::memory_order_acquire) == old) value.wait(old, std::memory_order_acquire);
+  const auto end = std::chrono::steady_clock::now() + spin;
+  while (std::chrono::steady_clock::now() < end)
+    for (int i = 0; i < 100; ++i) {
+      if (changed()) return;
+      relax();
+    }
+  while (!changed()) value.wait(old, std::memory_order_acquire);
 }
 
 }  // namespace
@@ -72,7 +83,7 @@ struct Pool::Crew {
 
   void enter(int index, int last_region) {
     for (;;) {
-      wait_change(region, last_region, kRegionSpins);
+      wait_change(region, last_region, kRegionSpin);
       last_region = region.load(std::memory_order_acquire);
       const int n = last_region & kThreadMask;
       if (index >= n) continue;
@@ -93,7 +104,7 @@ struct Pool::Crew {
       phase.notify_all();
     } else {
       // spinning while others have no core to run on would only keep them from it
-      wait_change(phase, old, n <= cores ? kPhaseSpins : 50);
+      wait_change(phase, old, n <= cores ? kPhaseSpin : kCrowdedSpin);
     }
   }
 

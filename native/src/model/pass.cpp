@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace outrider {
 namespace {
@@ -159,12 +160,18 @@ void Pass::embed(int index, int threads) {
     k_.dequant_row(model_.embedding, row_[static_cast<size_t>(r)]->token, w_.x.get() + at(r, c_.hidden));
 }
 
+std::pair<int, int> Pass::own_rows(int index, int threads, int count) const {
+  if (local()) return {0, count};
+  const int tiles = (count + kMaxTile - 1) / kMaxTile;
+  return {share(tiles, index, threads) * kMaxTile, std::min(count, share(tiles, index + 1, threads) * kMaxTile)};
+}
+
 // The normed rows (all, or the listed ones) as a matrix's input. With few rows every thread makes its own copy.
 const Input& Pass::norm_input(int index, int threads, const float* weight, const std::vector<int>* rows, bool codes) {
   const int count = rows ? static_cast<int>(rows->size()) : rows_;
   Input& in = local() ? w_.threads[static_cast<size_t>(index)]->input : w_.input;
   in.cols = c_.hidden;
-  const int begin = local() ? 0 : share(count, index, threads), end = local() ? count : share(count, index + 1, threads);
+  const auto [begin, end] = own_rows(index, threads, count);
   for (int r = begin; r < end; ++r) {
     const int from = rows ? (*rows)[static_cast<size_t>(r)] : r;
     k_.rms_norm(w_.x.get() + at(from, c_.hidden), weight, c_.norm_eps, c_.hidden, in.row(r));
@@ -213,7 +220,7 @@ const Input& Pass::attention_input(int index, int threads, const Layer& layer) {
   ThreadSpace& space = *w_.threads[static_cast<size_t>(index)];
   Input& in = local() ? space.input : w_.input;
   in.cols = q;
-  const int begin = local() ? 0 : share(rows_, index, threads), end = local() ? rows_ : share(rows_, index + 1, threads);
+  const auto [begin, end] = own_rows(index, threads, rows_);
   for (int r = begin; r < end; ++r) {
     const int chunks = by_chunk_ ? row_[static_cast<size_t>(r)]->position / kChunk + 1 : 1;
     for (int h = 0; h < c_.heads; ++h) {

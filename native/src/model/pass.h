@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <utility>
 
 #include "outrider/engine.h"
 #include "outrider/pool.h"
@@ -85,12 +86,15 @@ class Pass {
   void score(int index, int threads);
   void linear(const Packed&, const Input&, int begin, int end, float* out, int stride, int rows) const;
   void linear_add(const Packed&, const Input&, int begin, int end, float* out, int stride, int rows) const;
+  // The rows whose inputs this thread prepares. Rows of a tile share cache lines, so a tile is never split: with few
+  // rows everybody prepares all of them for itself, which costs less than a barrier.
+  std::pair<int, int> own_rows(int index, int threads, int count) const;
   bool local() const { return rows_ <= kLocalRows; }
   uint8_t* side_of(const PassItem&, int slot, int layer, int head) const;
   int wide() const { return (c_.heads + 2 * c_.kv_heads) * c_.head_dim; }
   float* projected(int row) const { return w_.qkv.get() + static_cast<size_t>(row) * static_cast<size_t>(wide()); }
 
-  static constexpr int kLocalRows = 4;   // up to here every thread prepares all inputs for itself: one barrier less
+  static constexpr int kLocalRows = kMaxTile;  // up to here every thread prepares all inputs for itself (own_rows)
   static constexpr int kChunkRows = 16;  // up to here chunks are spread over the threads; above, rows are
   static constexpr int kRowTile = 8;
   static constexpr int kMaxGroup = 64;  // query heads that share a key head
