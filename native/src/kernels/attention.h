@@ -54,15 +54,31 @@ INL void score_queries(const AttendTile& a, int query, int groups) {
   }
 }
 
+// Exactly n queries, 1 <= n <= Q: as many groups side by side as the registers have accumulators for.
+template <CacheType t, int Q>
+INL void score_exactly(int n, const AttendTile& a, int query, int groups) {
+  if (n == Q) {
+    score_queries<t, Q, kScoreQueries / Q < 4 ? kScoreQueries / Q : 4>(a, query, groups);
+  } else if constexpr (Q > 1) {
+    score_exactly<t, Q - 1>(n, a, query, groups);
+  }
+}
+
+// The next share of `left` queries when each call takes at most `most`: even shares, no call with one left over.
+INL int even_share(int left, int most) {
+  const int calls = (left + most - 1) / most;
+  return (left + calls - 1) / calls;
+}
+
 template <CacheType t>
 void scores(const AttendTile& a) {
   int most = 0;
   for (int q = 0; q < a.queries; ++q) most = a.visible[q] > most ? a.visible[q] : most;
   const int groups = (most + kLanes - 1) / kLanes;
-  int q = 0;
-  for (; q + kScoreQueries <= a.queries; q += kScoreQueries) score_queries<t, kScoreQueries, 1>(a, q, groups);
-  for (; q + 3 <= a.queries; q += 3) score_queries<t, 3, kScoreQueries / 3>(a, q, groups);
-  for (; q < a.queries; ++q) score_queries<t, 1, 4>(a, q, groups);
+  for (int q = 0, n; q < a.queries; q += n) {
+    n = even_share(a.queries - q, kScoreQueries);
+    score_exactly<t, kScoreQueries>(n, a, q, groups);
+  }
 }
 
 // exp(score - maximum) in place; lanes past the last visible position become exact zeros
@@ -119,14 +135,23 @@ INL void output_queries(const AttendTile& a, int query) {
   for (; e < a.dim; e += kLanes) output_block<t, Q, 1>(a, query, e);
 }
 
+template <CacheType t, int Q>
+INL void output_exactly(int n, const AttendTile& a, int query) {
+  if (n == Q) {
+    output_queries<t, Q>(a, query);
+  } else if constexpr (Q > 1) {
+    output_exactly<t, Q - 1>(n, a, query);
+  }
+}
+
 template <CacheType t>
 void attend_as(const AttendTile& a) {
   scores<t>(a);
   for (int q = 0; q < a.queries; ++q) softmax_row(a.weights + q * kChunk, a.visible[q], a.top + q, a.sum + q);
-  int q = 0;
-  for (; q + kOutputQueries <= a.queries; q += kOutputQueries) output_queries<t, kOutputQueries>(a, q);
-  for (; q + 3 <= a.queries; q += 3) output_queries<t, 3>(a, q);
-  for (; q < a.queries; ++q) output_queries<t, 1>(a, q);
+  for (int q = 0, n; q < a.queries; q += n) {
+    n = even_share(a.queries - q, kOutputQueries);
+    output_exactly<t, kOutputQueries>(n, a, q);
+  }
 }
 
 void attend(const AttendTile& a, CacheType t) {

@@ -48,9 +48,10 @@ void quant_tile(const uint8_t* w, const Tile& x, int blocks, float* out, size_t 
   __m512 acc[R];
   for (int r = 0; r < R; ++r) acc[r] = _mm512_setzero_ps();
   for (int b = 0; b < blocks; ++b, w += block_bytes(f)) {
-    // The hardware's stream stops at a page's end; this far ahead it starts anew in time (measured on Zen 4).
+    // The hardware's stream stops at a page's end; this far ahead it starts anew in time. Read once a pass, weights
+    // should not push out what is read again: keys and values, rows, the interpreter.
     for (int line = 0; line < block_bytes(f); line += 64)
-      _mm_prefetch(reinterpret_cast<const char*>(w + line + kFetchAhead), _MM_HINT_T0);
+      _mm_prefetch(reinterpret_cast<const char*>(w + line + kFetchAhead), _MM_HINT_NTA);
     __m512i code[8];
     unpack_codes<f>(w, code);
     const uint16_t* scales = reinterpret_cast<const uint16_t*>(w + code_bytes(f));

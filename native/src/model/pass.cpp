@@ -184,7 +184,7 @@ const Input& Pass::norm_input(int index, int threads, const float* weight, const
 // The start of what this thread reads after the next barrier: the row kernels fetch ahead only inside a run.
 void Pass::fetch(const Packed& m, int panel) const {
   const uint8_t* start = m.data + m.panel_bytes * static_cast<size_t>(panel);
-  for (int line = 0; line < kFetchAhead; line += 64) __builtin_prefetch(start + line, 0, 3);
+  for (int line = 0; line < kFetchAhead; line += 64) __builtin_prefetch(start + line, 0, 0);
 }
 
 void Pass::linear(const Packed& m, const Input& in, int begin, int end, float* out, int stride, int rows) const {
