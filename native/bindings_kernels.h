@@ -110,7 +110,7 @@ nb::tuple attend_with(const Kernels& k, FloatIn queries, const std::vector<int>&
   auto r_sum = fresh<float>({n}, &sum);
   auto r_out = fresh<float>({n, d}, &out);
   FloatMode mode;
-  k.attend({static_cast<int>(n), static_cast<int>(d), query.data(), visible.data(), key, value, nullptr, nullptr, weights.get(), top, sum, out}, type);
+  k.attend({static_cast<int>(n), static_cast<int>(d), query.data(), visible.data(), key, value, weights.get(), top, sum, out}, type);
   return nb::make_tuple(r_top, r_sum, r_out);
 }
 

@@ -11,7 +11,7 @@ constexpr int kLanes = 16;   // outputs side by side in a panel, positions in a 
 constexpr int kBlock = 32;   // values of K that share a scale
 constexpr int kChunk = 256;  // absolute positions whose attention is computed together
 constexpr int kChunkGroups = kChunk / kLanes;
-constexpr int kFetchAhead = 4096;  // bytes of weights that are on their way from memory
+constexpr int kFetchAhead = 8192;  // bytes of weights that are on their way from memory
 constexpr int kMaxTile = 16;  // rows that one call of a row kernel keeps in registers
 
 enum class Format : uint8_t { F32, F16, BF16, Q8_0, Q4_0, Q4_1 };
@@ -46,8 +46,6 @@ struct AttendTile {
   const int* visible = nullptr;         // [queries] positions of the chunk that the query sees, 1..256
   const void* const* keys = nullptr;    // [16] -> [d, 16 positions]
   const void* const* values = nullptr;  // [16] -> [16 positions, d]
-  const void* const* next_keys = nullptr;    // what this thread attends to next, to be on its way from memory; or null
-  const void* const* next_values = nullptr;
   float* weights = nullptr;             // scratch [queries, 256]
   float* top = nullptr;                 // [queries] maximum of the scores
   float* sum = nullptr;                 // [queries] sum of exp(score - maximum)

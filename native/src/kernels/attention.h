@@ -28,30 +28,11 @@ INL void score_block(const AttendTile& a, int query, int group) {
     for (int g = 0; g < G; ++g) store(a.weights + (query + q) * kChunk + (group + g) * kLanes, acc[q][g]);
 }
 
-// The cache lies behind 100 MB of weights that went through since it was last read: without this every group waits.
-template <CacheType t>
-INL void fetch_next(const AttendTile& a, int group) {
-  const int bytes = kLanes * a.dim * (t == CacheType::F16 ? 2 : 4);
-  const char *k = static_cast<const char*>(a.next_keys[group]), *v = static_cast<const char*>(a.next_values[group]);
-  if (!k) return;
-  for (int line = 0; line < bytes; line += 64) {
-    __builtin_prefetch(k + line, 0, 2);
-    __builtin_prefetch(v + line, 0, 2);
-  }
-}
-
 template <CacheType t, int Q, int G>
 INL void score_queries(const AttendTile& a, int query, int groups) {
-  const bool fetch = query == 0 && a.next_keys;
   int g = 0;
-  for (; g + G <= groups; g += G) {
-    score_block<t, Q, G>(a, query, g);
-    for (int i = 0; fetch && i < G; ++i) fetch_next<t>(a, g + i);
-  }
-  for (; g < groups; ++g) {
-    score_block<t, Q, 1>(a, query, g);
-    if (fetch) fetch_next<t>(a, g);
-  }
+  for (; g + G <= groups; g += G) score_block<t, Q, G>(a, query, g);
+  for (; g < groups; ++g) score_block<t, Q, 1>(a, query, g);
 }
 
 // Exactly n queries, 1 <= n <= Q: as many groups side by side as the registers have accumulators for.

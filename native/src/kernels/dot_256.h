@@ -45,7 +45,7 @@ INL void quant_half(const uint8_t* w, const Tile& x, int blocks, int half, __m25
   for (int b = 0; b < blocks; ++b, w += block_bytes(f)) {
     if (half == 0)
       for (int line = 0; line < block_bytes(f); line += 64)
-        _mm_prefetch(reinterpret_cast<const char*>(w + line + kFetchAhead), _MM_HINT_NTA);
+        _mm_prefetch(reinterpret_cast<const char*>(w + line + kFetchAhead), _MM_HINT_T1);
     __m256i code[8];
     unpack_codes<f>(w + 32 * half, code);
     add_block<f, 0, R>(code, w + code_bytes(f) + 16 * half, x, b, acc);

@@ -136,20 +136,13 @@ void Pass::work(int index, int threads) {
     project(index, threads, i, norm_input(index, threads, layer.attn_norm, nullptr, q_codes));
     pool_.barrier();
     attend(index, i);
-    const int panels = layer.o.panels, first = share(panels, index, threads);
-    fetch(layer.o, first);
     pool_.barrier();
     const Input& mixed = attention_input(index, threads, layer);
-    linear_add(layer.o, mixed, first, share(panels, index + 1, threads), w_.x.get(), c_.hidden, rows_);
-    fetch(layer.gate, share(layer.gate.panels / 2, index, threads) * 2);
+    const int panels = layer.o.panels;
+    linear_add(layer.o, mixed, share(panels, index, threads), share(panels, index + 1, threads), w_.x.get(), c_.hidden, rows_);
     pool_.barrier();
     const bool f_codes = is_quantised(layer.gate.format) || is_quantised(layer.up.format);
     feed_forward(index, threads, layer, norm_input(index, threads, layer.ffn_norm, nullptr, f_codes));
-    if (i + 1 < c_.layers) {
-      if (index == 0) fetch(model_.layers[static_cast<size_t>(i) + 1].q, 0);
-    } else {
-      fetch(model_.head, share(model_.head.panels, index, threads));
-    }
     pool_.barrier();
   }
   if (!wanted_.empty()) score(index, threads);
@@ -181,12 +174,6 @@ const Input& Pass::norm_input(int index, int threads, const float* weight, const
   return in;
 }
 
-// The start of what this thread reads after the next barrier: the row kernels fetch ahead only inside a run.
-void Pass::fetch(const Packed& m, int panel) const {
-  const uint8_t* start = m.data + m.panel_bytes * static_cast<size_t>(panel);
-  for (int line = 0; line < kFetchAhead; line += 64) __builtin_prefetch(start + line, 0, 0);
-}
-
 void Pass::linear(const Packed& m, const Input& in, int begin, int end, float* out, int stride, int rows) const {
   if (begin >= end) return;
   if (is_quantised(m.format)) return k_.quant_linear(m, in.rows(), rows, begin, end, out, static_cast<size_t>(stride));
@@ -210,7 +197,6 @@ void Pass::project(int index, int threads, int number, const Input& in) {
     linear(*m, in, from, to, w_.qkv.get() + first * kLanes, wide(), rows_);
     first += m->panels;
   }
-  fetch_cache(index, number);
   place_projections(*w_.threads[static_cast<size_t>(index)], begin * kLanes, end * kLanes, number);
 }
 
@@ -241,17 +227,15 @@ const Input& Pass::attention_input(int index, int threads, const Layer& layer) {
 void Pass::feed_forward(int index, int threads, const Layer& layer, const Input& in) {
   const int ff = c_.feed_forward, units = ff / kBlock;  // whole blocks, so that each thread quantises its own columns
   const int begin = share(units, index, threads) * kBlock, end = share(units, index + 1, threads) * kBlock;
-  fetch(layer.up, begin / kLanes);
   linear(layer.gate, in, begin / kLanes, end / kLanes, w_.down.x.get(), ff, rows_);
   linear(layer.up, in, begin / kLanes, end / kLanes, w_.up.get(), ff, rows_);
   for (int r = 0; r < rows_ && begin < end; ++r) {
     k_.silu_mul(w_.down.row(r) + begin, w_.up.get() + at(r, ff) + begin, end - begin);
     if (is_quantised(layer.down.format)) w_.down.quantise(k_, r, begin, end);
   }
-  const int panels = layer.down.panels, first = share(panels, index, threads);
-  fetch(layer.down, first);
   pool_.barrier();
-  linear_add(layer.down, w_.down, first, share(panels, index + 1, threads), w_.x.get(), c_.hidden, rows_);
+  const int panels = layer.down.panels;
+  linear_add(layer.down, w_.down, share(panels, index, threads), share(panels, index + 1, threads), w_.x.get(), c_.hidden, rows_);
 }
 
 void Pass::score(int index, int threads) {

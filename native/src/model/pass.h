@@ -69,10 +69,8 @@ class Pass {
   void project(int index, int threads, int layer, const Input&);
   void attend(int index, int layer);
   int take_unit(int index, int layer);
-  void attend_unit(ThreadSpace&, const Unit&, const Unit* next, int layer);
-  void attend_rows(ThreadSpace&, const Unit&, const Unit* next, int layer, int chunk, const int* rows, int count, bool patched);
-  void fetch_cache(int index, int layer) const;
-  void fetch(const Packed&, int panel) const;
+  void attend_unit(ThreadSpace&, const Unit&, int layer);
+  void attend_rows(ThreadSpace&, const Unit&, int layer, int chunk, const int* rows, int count, bool patched);
   void keep_chunk(const Unit&, int row, int head, int chunk, float top, float sum, const float* out);
   void place_projections(ThreadSpace&, int begin, int end, int layer);
   const uint8_t* round_to_cache(ThreadSpace&, const float* x, int count) const;

@@ -51,30 +51,11 @@ int Pass::take_unit(int index, int layer) {
 
 void Pass::attend(int index, int layer) {
   ThreadSpace& space = *w_.threads[static_cast<size_t>(index)];
-  const int count = static_cast<int>(units_.size());
-  for (int u = take_unit(index, layer); u >= 0; u = take_unit(index, layer)) {
-    const Unit &unit = units_[static_cast<size_t>(u)], *next = u + 1 < count ? &unit + 1 : nullptr;
-    if (next && next->item == unit.item && next->head == unit.head && next->first == unit.first) next = nullptr;
-    attend_unit(space, unit, next, layer);
-  }
+  for (int u = take_unit(index, layer); u >= 0; u = take_unit(index, layer))
+    attend_unit(space, units_[static_cast<size_t>(u)], layer);
 }
 
-// Starts the keys and values of this thread's first unit on their way.
-void Pass::fetch_cache(int index, int layer) const {
-  const int count = static_cast<int>(units_.size()), first = share(count, index, threads_);
-  if (first >= share(count, index + 1, threads_)) return;
-  const Unit& unit = units_[static_cast<size_t>(first)];
-  const void *keys[kChunkGroups] = {}, *values[kChunkGroups] = {};
-  point_chunk(*unit.item, layer, unit.head, unit.first, keys, values);
-  const int bytes = kLanes * c_.head_dim * static_cast<int>(layout_.element);
-  for (int g = 0; g < kChunkGroups && keys[g]; ++g)
-    for (int line = 0; line < bytes; line += 64) {
-      __builtin_prefetch(static_cast<const char*>(keys[g]) + line, 0, 2);
-      __builtin_prefetch(static_cast<const char*>(values[g]) + line, 0, 2);
-    }
-}
-
-void Pass::attend_unit(ThreadSpace& space, const Unit& unit, const Unit* next, int layer) {
+void Pass::attend_unit(ThreadSpace& space, const Unit& unit, int layer) {
   const std::vector<Row>& rows = unit.item->sequence->rows;
   int shared[kChunkRows];
   for (int chunk = unit.first; chunk < unit.last; ++chunk) {
@@ -83,16 +64,16 @@ void Pass::attend_unit(ThreadSpace& space, const Unit& unit, const Unit* next, i
       const Row& row = rows[static_cast<size_t>(r)];
       if (row.position < chunk * kChunk) continue;
       if (row.patched) {
-        attend_rows(space, unit, nullptr, layer, chunk, &r, 1, true);
+        attend_rows(space, unit, layer, chunk, &r, 1, true);
       } else {
         shared[count++] = r;
       }
     }
-    if (count) attend_rows(space, unit, chunk + 1 == unit.last ? next : nullptr, layer, chunk, shared, count, false);
+    if (count) attend_rows(space, unit, layer, chunk, shared, count, false);
   }
 }
 
-void Pass::attend_rows(ThreadSpace& space, const Unit& unit, const Unit* next, int layer, int chunk, const int* rows, int count, bool patched) {
+void Pass::attend_rows(ThreadSpace& space, const Unit& unit, int layer, int chunk, const int* rows, int count, bool patched) {
   const int d = c_.head_dim, heads = unit.to - unit.from;
   const void *keys[kChunkGroups] = {}, *values[kChunkGroups] = {};
   const float* query[kChunkRows * kMaxGroup];
@@ -107,9 +88,7 @@ void Pass::attend_rows(ThreadSpace& space, const Unit& unit, const Unit* next, i
       visible[i * heads + g] = std::min(kChunk, position - chunk * kChunk + 1);
     }
   }
-  const void *next_keys[kChunkGroups] = {}, *next_values[kChunkGroups] = {};
-  if (next) point_chunk(*next->item, layer, next->head, next->first, next_keys, next_values);
-  const AttendTile tile{count * heads, d, query, visible, keys, values, next ? next_keys : nullptr, next_values, space.weights.get(), space.top.get(), space.sum.get(), space.out.get()};
+  const AttendTile tile{count * heads, d, query, visible, keys, values, space.weights.get(), space.top.get(), space.sum.get(), space.out.get()};
   k_.attend(tile, model_.cache_type);
   for (int i = 0; i < count; ++i)
     for (int g = 0; g < heads; ++g) {
