@@ -2,7 +2,8 @@
 """Everything a clone needs, with the standard library alone: python3 dev.py VERB [ARGUMENTS]
 
   outrider ARGS...  set up, then run the command, e.g. python3 dev.py outrider run "Why is the sky blue?"
-  test [ARGS...]    set up, then run all checks: ruff, ruff format, mypy, pytest (ARGS go to pytest)
+  test [ARGS...]    set up, then run all checks: ruff, ruff format, mypy, pytest, the native tests with sanitizers
+                    (ARGS go to pytest, and the sanitizers rest)
   check             the same without pytest
   format            let ruff fix and format the code
   bench [NAME ...]  run benchmarks/NAME.py with the rest as its arguments; without a name, list them
@@ -57,7 +58,11 @@ class Environment(NamedTuple):
 
 
 MAIN = Environment(".venv")
-SANITIZE = Environment(".venv-sanitize", ("cmake.define.OUTRIDER_SANITIZE=ON", "build-dir=build/sanitize"))
+# Warnings are errors here and not in the build that users get, whose compiler may know newer ones.
+SANITIZE = Environment(
+    ".venv-sanitize",
+    ("cmake.define.OUTRIDER_SANITIZE=ON", "cmake.define.OUTRIDER_WERROR=ON", "build-dir=build/sanitize"),
+)
 
 
 class Trouble(Exception):
@@ -309,7 +314,10 @@ def verb_test(arguments: list[str]) -> int:
     ensure(MAIN, {"test"})
     # Tests never download: without the default model a good part of them would skip.
     fetch = [MAIN.python, "-c", "from outrider.models import sources; print(sources.resolve())"]
-    return run_all([*checks(), fetch, [MAIN.python, "-m", "pytest", *arguments]])
+    status = run_all([*checks(), fetch, [MAIN.python, "-m", "pytest", *arguments]])
+    if arguments:  # somebody who asks for some tests does not want to wait for the native ones with sanitizers
+        return status
+    return verb_sanitize(["tests/native", "-m", "not slow"]) or status
 
 
 def verb_format(arguments: list[str]) -> int:
@@ -331,22 +339,28 @@ def verb_bench(arguments: list[str]) -> int:
     return become([MAIN.python, os.path.join(folder, arguments[0] + ".py"), *arguments[1:]])
 
 
-def verb_sanitize(arguments: list[str]) -> int:
+def sanitizer_libraries() -> str:
+    """What has to come before Python, which is not built with the sanitizer. Raises Trouble where there is none."""
     import subprocess
 
-    ensure(SANITIZE, {"test"})
     compiler = (os.environ.get("CXX", "").split() or ["c++"])[0]
-    # Python itself is not built with the sanitizer, so its library has to come first; the C++ library comes with
-    # it because the sanitizer looks for the function that throws when it starts.
     libraries = []
+    # the C++ library too, because the sanitizer looks for the function that throws when it starts
     for name in ("libasan.so", "libstdc++.so"):
         found = subprocess.run([compiler, f"-print-file-name={name}"], capture_output=True, text=True, check=True)
         libraries.append(found.stdout.strip())
     if not os.path.isabs(libraries[0]):
         raise Trouble(f"{compiler} has no address sanitizer library (on Debian and Ubuntu: apt install g++)")
+    return " ".join(libraries)
+
+
+def verb_sanitize(arguments: list[str]) -> int:
+    require_compiler()
+    libraries = sanitizer_libraries()
+    ensure(SANITIZE, {"test"})
     environment = {
         **os.environ,
-        "LD_PRELOAD": " ".join(libraries),
+        "LD_PRELOAD": libraries,
         "ASAN_OPTIONS": "detect_leaks=0",  # Python's own leftovers at exit would drown ours
         "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1",
         "PYTHONMALLOC": "malloc",
