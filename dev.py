@@ -69,9 +69,6 @@ class Trouble(Exception):
     """Something the person at the keyboard can mend; printed as it is, exit status 2."""
 
 
-# ---------------------------------------------------------------------------------------------------- fingerprints
-
-
 def base_key() -> str:
     """Names what an environment is bound to: this interpreter and this place."""
     return f"{sys.version.split()[0]} {os.path.realpath(sys.base_prefix)} {ROOT}"
@@ -128,9 +125,6 @@ def is_ready(environment: Environment, extras: set[str]) -> bool:
         and stamp.get("installed") == fingerprint(environment)
         and extras <= known_extras(stamp)
     )
-
-
-# ----------------------------------------------------------------------------------------------------------- set-up
 
 
 def say(text: str) -> None:
@@ -252,9 +246,6 @@ def install(environment: Environment, extras: set[str], lock: int) -> None:
     build = [*pip, "--no-deps", "--no-build-isolation", "--force-reinstall", *settings, "--editable", ROOT]
     step("building outrider's native part (a minute or so the first time)", build, log, lock)
     write_stamp(environment, {"base": base_key(), "extras": sorted(extras), "installed": goal})
-
-
-# ------------------------------------------------------------------------------------------------------------ verbs
 
 
 def become(command: list[str]) -> int:
