@@ -306,9 +306,8 @@ def verb_test(arguments: list[str]) -> int:
     # Tests never download: without the default model a good part of them would skip.
     fetch = [MAIN.python, "-c", "from outrider.models import sources; print(sources.resolve())"]
     status = run_all([*checks(), fetch, [MAIN.python, "-m", "pytest", *arguments]])
-    if arguments:  # somebody who asks for some tests does not want to wait for the native ones with sanitizers
-        return status
-    return verb_sanitize(["tests/native", "-m", "not slow"]) or status
+    # Somebody who asks for some tests does not want to wait for the native ones with sanitizers.
+    return status if arguments else verb_sanitize(["tests/native", "-m", "not slow"]) or status
 
 
 def verb_format(arguments: list[str]) -> int:
