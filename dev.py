@@ -381,7 +381,7 @@ def main(arguments: list[str]) -> int:
     if not arguments or arguments[0] in {"-h", "--help", "help"}:
         print(__doc__.strip())
         return 0
-    if os.name != "posix":
+    if not sys.platform.startswith("linux"):
         raise Trouble("only Linux (or WSL on Windows) is supported")
     if arguments[0] not in VERBS:
         raise Trouble(f"unknown verb {arguments[0]!r}; the verbs are: {', '.join(VERBS)}")

@@ -7,6 +7,8 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
+#include <cstring>
 #include <stdexcept>
 
 #include "outrider/engine.h"
@@ -55,7 +57,7 @@ using ExtendTuple = std::tuple<int, std::vector<int>, std::vector<int>, std::vec
 
 Engine* make_engine(const nb::dict& config, const std::string& path, const std::vector<TensorTuple>& tensors,
                     const std::string& isa, int threads) {
-  if (threads < 1 || threads > 256) throw std::invalid_argument("threads must be between 1 and 256");
+  if (threads < 1 || threads > kMaxThreads) throw std::invalid_argument("threads must be between 1 and 256");
   const ModelConfig c = config_of(config);
   std::vector<TensorSource> sources;
   for (const auto& [name, type, shape, offset] : tensors) sources.push_back({name, type, shape, offset});
@@ -82,7 +84,10 @@ nb::ndarray<nb::numpy, const float> logits(const std::shared_ptr<Scores>& scores
 
 nb::tuple export_cache(Engine& engine, int seq) {
   std::vector<uint8_t> keys, values;
-  engine.export_cache(seq, &keys, &values);
+  {
+    nb::gil_scoped_release release;
+    engine.export_cache(seq, &keys, &values);
+  }
   return nb::make_tuple(nb::bytes(keys.data(), keys.size()), nb::bytes(values.data(), values.size()));
 }
 
@@ -109,8 +114,7 @@ NB_MODULE(_native, m) {
       .def("extend", &extend, nb::arg("items"))
       .def("commit", &Engine::commit, nb::arg("items"), Release())
       .def("export_cache", &export_cache, nb::arg("seq"))
-      .def_prop_ro("open_sequences", &Engine::open_sequences)
-      .def_prop_ro("cache_blocks", &Engine::cache_blocks)
+      .def_prop_ro("open_sequences", &Engine::open_sequences, Release())
       .def_prop_ro("isa", [](const Engine& e) { return std::string(e.kernels().name); })
       .def_prop_ro("threads", &Engine::threads)
       .def_prop_ro("weight_bytes", [](const Engine& e) { return e.model().weight_bytes; });

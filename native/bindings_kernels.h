@@ -4,8 +4,8 @@ void check_kernel(bool ok, const char* what) {
   if (!ok) throw std::invalid_argument(what);
 }
 
-// Packs source rows (bytes of a GGUF tensor) and multiplies them with float rows, as a pass does.
-nb::ndarray<nb::numpy, float> kernel_linear(const std::string& isa, const std::string& type, nb::bytes source, FloatIn x, int outputs, bool add) {
+// Packs source rows (bytes of a GGUF tensor) and multiplies them with float rows, as a pass does; add: to `onto`.
+nb::ndarray<nb::numpy, float> kernel_linear(const std::string& isa, const std::string& type, nb::bytes source, FloatIn x, int outputs, bool add, float onto) {
   const Kernels& k = kernels_for(isa);
   check_kernel(x.ndim() == 2 && x.shape(0) >= 1 && x.shape(1) % kBlock == 0 && x.shape(1) > 0, "x must be [rows, K], K a multiple of 32");
   const int rows = static_cast<int>(x.shape(0)), cols = static_cast<int>(x.shape(1));
@@ -13,10 +13,11 @@ nb::ndarray<nb::numpy, float> kernel_linear(const std::string& isa, const std::s
   Packed m = packed_layout(format, outputs, cols);
   const size_t row_bytes = source_row_bytes(format, cols);
   check_kernel(outputs >= 1 && source.size() == row_bytes * static_cast<size_t>(outputs), "the source has another size than the shape says");
-  Buffer<uint8_t> packed(packed_bytes(m) + 8192);
+  Buffer<uint8_t> packed(packed_bytes(m));
+  Buffer<float> scratch(static_cast<size_t>(kLanes * cols));
   for (int p = 0; p < m.panels; ++p)
     pack_panel(format, false, static_cast<const uint8_t*>(source.data()) + row_bytes * static_cast<size_t>(p * kLanes),
-               std::min(kLanes, outputs - p * kLanes), cols, packed.get() + m.panel_bytes * static_cast<size_t>(p));
+               std::min(kLanes, outputs - p * kLanes), cols, scratch.get(), packed.get() + m.panel_bytes * static_cast<size_t>(p));
   m.data = packed.get();
   const size_t padded = static_cast<size_t>((rows + kMaxTile - 1) / kMaxTile * kMaxTile), blocks = static_cast<size_t>(cols / kBlock);
   Buffer<int8_t> q(padded * blocks * kBlock);
@@ -25,6 +26,7 @@ nb::ndarray<nb::numpy, float> kernel_linear(const std::string& isa, const std::s
   float* out;
   auto result = fresh<float>({static_cast<size_t>(rows), static_cast<size_t>(m.panels * kLanes)}, &out);
   const size_t stride = static_cast<size_t>(m.panels * kLanes);
+  std::fill(out, out + stride * static_cast<size_t>(rows), onto);
   FloatMode mode;
   if (is_quantised(format)) {
     for (size_t r = 0; r < static_cast<size_t>(rows); ++r) {
@@ -144,19 +146,19 @@ int kernel_draw(const std::string& isa, FloatIn x, float inverse_temperature, ui
   const int n = static_cast<int>(x.size());
   Buffer<float> padded((x.size() + 63) / 64 * 64);
   std::memcpy(padded.get(), x.data(), x.size() * sizeof(float));
-  float best;
   int index;
   FloatMode mode;
   if (inverse_temperature == 0.0f) {
+    float best;
     k.argmax(padded.get(), 0, n, &best, &index);
   } else {
-    k.draw(padded.get(), n, inverse_temperature, {seed, position, sample, 0}, &best, &index);
+    k.draw(padded.get(), n, inverse_temperature, {seed, position, sample, 0}, &index);
   }
   return index;
 }
 
 void bind_kernels(nb::module_& m) {
-  m.def("kernel_linear", &kernel_linear, nb::arg("isa"), nb::arg("type"), nb::arg("source"), nb::arg("x"), nb::arg("outputs"), nb::arg("add") = false);
+  m.def("kernel_linear", &kernel_linear, nb::arg("isa"), nb::arg("type"), nb::arg("source"), nb::arg("x"), nb::arg("outputs"), nb::arg("add") = false, nb::arg("onto") = 0.0f);
   m.def("kernel_quantise", &kernel_quantise, nb::arg("isa"), nb::arg("x"));
   m.def("kernel_row", &kernel_row, nb::arg("isa"), nb::arg("name"), nb::arg("x"), nb::arg("y"), nb::arg("number") = 1.0f);
   m.def("kernel_attend", &kernel_attend, nb::arg("isa"), nb::arg("queries"), nb::arg("visible"), nb::arg("keys"), nb::arg("values"));

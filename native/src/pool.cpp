@@ -23,7 +23,7 @@ void relax() {
 #endif
 }
 
-// Quota of the innermost cgroup that is visible, in cores; 0 where there is none.
+// Quota of the outermost cgroup that is visible (in a container, its own), in cores; 0 where there is none.
 double cgroup_cores() {
   std::ifstream v2("/sys/fs/cgroup/cpu.max");
   std::string quota;
@@ -41,7 +41,8 @@ double cgroup_cores() {
 // decode step, with room to spare.
 constexpr auto kPhaseSpin = std::chrono::microseconds(5000), kRegionSpin = std::chrono::microseconds(1000);
 constexpr auto kCrowdedSpin = std::chrono::microseconds(5);  // more threads than cores: others need ours
-constexpr int kThreadBits = 9, kThreadMask = (1 << kThreadBits) - 1;  // at most 256 threads
+constexpr int kThreadBits = 9, kThreadMask = (1 << kThreadBits) - 1;
+static_assert(kMaxThreads <= kThreadMask);
 
 // A value that changes when everybody may go on: spun on, then slept on.
 void wait_change(const std::atomic<int>& value, int old, std::chrono::microseconds spin) {
@@ -67,7 +68,7 @@ int usable_cores() {
   if (sched_getaffinity(0, sizeof set, &set) == 0) cores = CPU_COUNT(&set);
   const double quota = cgroup_cores();
   if (quota > 0) cores = std::min(cores, static_cast<int>(std::ceil(quota)));
-  return std::max(cores, 1);
+  return std::clamp(cores, 1, kMaxThreads);
 }
 
 #if defined(__x86_64__)
@@ -100,7 +101,7 @@ struct Pool::Crew {
     const int old = phase.load(std::memory_order_relaxed);
     if (arrived.fetch_add(1, std::memory_order_acq_rel) == n - 1) {
       arrived.store(0, std::memory_order_relaxed);
-      phase.store(old + 1, std::memory_order_release);
+      phase.store(static_cast<int>(static_cast<unsigned>(old) + 1u), std::memory_order_seq_cst);  // may wrap
       phase.notify_all();
     } else {
       // spinning while others have no core to run on would only keep them from it
@@ -139,7 +140,7 @@ void Pool::run(int threads, const std::function<void(int, int)>& work) {
   }
   crew.work = &work;
   const unsigned count = static_cast<unsigned>(crew.region.load(std::memory_order_relaxed)) >> kThreadBits;
-  crew.region.store(static_cast<int>((count + 1) << kThreadBits | static_cast<unsigned>(threads)), std::memory_order_release);
+  crew.region.store(static_cast<int>((count + 1) << kThreadBits | static_cast<unsigned>(threads)), std::memory_order_seq_cst);
   crew.region.notify_all();
   {
     FloatMode mode;

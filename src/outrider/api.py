@@ -37,14 +37,13 @@ class Sampling:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One answer that is wanted. Caches and memories are shared only inside a scope."""
+    """One answer that is wanted."""
 
     prompt: Sequence[int]
     max_tokens: int = 256
     sampling: Sampling = Sampling()
     stop: tuple[str, ...] = ()
     ignore_eos: bool = False
-    scope: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +56,7 @@ class Usage:
 
     prompt_tokens: int
     completion_tokens: int
-    passes: int  # target passes that produced tokens; prompt-only chunks are not among them
+    passes: int  # target passes that decided a token, the end of text included; prompt-only chunks are not among them
     drafted: int
     accepted: int
     drafted_per_position: tuple[int, ...]

@@ -13,7 +13,9 @@ from tests.cli.scripted import ESCAPES, SKY, SKY_TEXT, ScriptedModel, tools
 from outrider.api import Usage
 from outrider.cli import flags
 from outrider.cli.main import main
+from outrider.cli.run import HIGHEST, LOWEST, MOST_THREADS
 from outrider.cli.tools import Load, Tools
+from outrider.engine import admission
 from outrider.errors import SourceError
 
 STATS = set(Usage.__dataclass_fields__) - {"prompt_tokens", "completion_tokens"}
@@ -282,3 +284,29 @@ def test_models(model: ScriptedModel, capsys: pytest.CaptureFixture[str], tmp_pa
     assert capsys.readouterr().out.splitlines()[1].split() == ["pypi:tiny==1.0", "98", "MB", "/cache/tiny.gguf"]
     assert main(["models"], tools(model, cached=())) == 0
     assert capsys.readouterr().out.startswith("No model is cached yet")
+
+
+@pytest.mark.parametrize("arguments", [["run"], ["run", "-"]])
+def test_a_closed_input_is_no_prompt(
+    arguments: list[str], model: ScriptedModel, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", None)
+    assert main(arguments, tools(model)) == 2
+    assert "there is no prompt" in capsys.readouterr().err
+
+
+def test_bounds_are_the_engine_s() -> None:
+    from outrider import loading
+
+    assert (LOWEST, HIGHEST) == (admission.LOWEST_TEMPERATURE, admission.HIGHEST_TEMPERATURE)
+    assert MOST_THREADS == loading.MOST_THREADS
+
+
+@pytest.mark.parametrize("given", ["--temperature=1e-9", "--temperature=101", "--temperature=nan", "--threads=257"])
+def test_what_the_engine_would_refuse_is_refused_before_a_model_is_loaded(
+    given: str, model: ScriptedModel, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["run", "hi", given, "--explain"], tools(model)) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert given.partition("=")[0] in err

@@ -62,6 +62,17 @@ def test_the_wrong_number_of_drafts_is_dropped() -> None:
     assert [answer.ids for answer in found] == [answer.ids for answer in world(LAW).answer(REQUEST, DRAWN)]
 
 
+@pytest.mark.parametrize("wrong", [None, 7, iter(())], ids=["None", "a number", "a generator"])
+def test_what_is_no_list_of_drafts_is_dropped(wrong: object) -> None:
+    class Odd(FunctionDrafter):
+        def propose(self, views: Sequence[View], budgets: Sequence[Budget]) -> list[Draft]:
+            return cast(list[Draft], wrong)
+
+    with pytest.warns(RuntimeWarning, match="malformed draft dropped .* in place of a list of drafts"):
+        found = world(LAW, Odd("odd", lambda view, budget: Draft.chain((1,)))).answer(REQUEST, DRAWN)
+    assert [answer.ids for answer in found] == [answer.ids for answer in world(LAW).answer(REQUEST, DRAWN)]
+
+
 def test_one_bad_draft_does_not_hurt_the_others_of_its_batch() -> None:
     answers: drafters.Answers = {(1, 2, 3): world(LAW).answer(REQUEST)[0].ids}
     other = Request((5,), 60, ignore_eos=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import logging
 from collections.abc import Callable
 from pathlib import Path
 
@@ -107,3 +108,18 @@ def test_the_library_has_what_we_call() -> None:
     assert hub.load_hub() is library
     assert callable(library.list_repo_files)
     assert callable(library.hf_hub_download)
+
+
+def test_the_library_keeps_its_retries_to_itself(
+    tmp_path: Path, fetch: Callable[[str, FakeHub], Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    class Noisy(FakeHub):
+        def list_repo_files(self, repo_id: str) -> list[str]:
+            logging.getLogger("huggingface_hub").warning("retrying in 1 s")
+            return super().list_repo_files(repo_id)
+
+    with pytest.raises(SourceError, match="cannot be fetched"):
+        fetch("owner/repo", Noisy(tmp_path, failure=OSError("offline")))
+    assert caplog.text == ""
+    logging.getLogger("huggingface_hub").warning("heard again")
+    assert "heard again" in caplog.text

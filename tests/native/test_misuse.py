@@ -221,7 +221,7 @@ CHANGES: dict[str, Callable[[ModelSpec], ModelSpec]] = {
     "another shape": lambda s: dataclasses.replace(s, vocab=319),
     "blk.2.attn_norm.weight is missing": lambda s: dataclasses.replace(s, layers=3),
     "output.weight is missing": lambda s: dataclasses.replace(s, tied_head=False),
-    "every size": lambda s: dataclasses.replace(s, layers=0),
+    "layers is 0": lambda s: dataclasses.replace(s, layers=0),
     "context 2000000": lambda s: dataclasses.replace(s, context=2_000_000),
 }
 

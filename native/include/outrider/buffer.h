@@ -1,4 +1,4 @@
-// Aligned memory that grows and never shrinks, and a float row count that is a multiple of the lanes.
+// Aligned memory that grows and never shrinks.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,6 @@ class Buffer {
     count_ = count;
   }
   T* get() const { return data_.get(); }
-  size_t size() const { return count_; }
 
  private:
   struct Free {

@@ -46,6 +46,7 @@ class BlockPool : public std::enable_shared_from_this<BlockPool> {
   void add_slab();
 
   size_t block_bytes_;
+  size_t total_ = 0;  // blocks, free and taken
   std::vector<uint8_t*> free_;
   std::vector<std::pair<void*, size_t>> slabs_;
 };

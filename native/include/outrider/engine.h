@@ -49,7 +49,6 @@ struct Sequence {
 class Scores {
  public:
   struct Item {
-    int first = 0;            // index of its first wanted row
     std::vector<int> slot;    // [rows] index among the wanted rows, -1 where nothing was wanted
     std::vector<int> want;
     std::vector<int> position;
@@ -86,7 +85,6 @@ class Engine {
   // The committed keys and values [layers, kv_heads, length, d] as raw cache bytes, for tests of equality.
   void export_cache(int seq, std::vector<uint8_t>* keys, std::vector<uint8_t>* values);
   size_t open_sequences();
-  size_t cache_blocks();
 
   const Model& model() const { return model_; }
   const Kernels& kernels() const { return kernels_; }

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <string>
-#include <tuple>
 #include <unordered_map>
 #include <vector>
 
@@ -11,6 +10,8 @@
 #include "outrider/types.h"
 
 namespace outrider {
+
+constexpr int kMaxGroup = 64;  // query heads that share a key head
 
 struct ModelConfig {
   int layers = 0, hidden = 0, heads = 0, kv_heads = 0, head_dim = 0, feed_forward = 0, vocab = 0, context = 0;
@@ -73,8 +74,8 @@ Format format_of(const std::string& type);  // throws std::invalid_argument
 Packed packed_layout(Format, int rows, int cols);
 inline size_t packed_bytes(const Packed& p) { return p.panel_bytes * static_cast<size_t>(p.panels); }
 size_t source_row_bytes(Format, int cols);
-// Packs 16 source rows (fewer at the end) into one panel; dense turns every format into F32 first.
-void pack_panel(Format source, bool dense, const uint8_t* rows, int count, int cols, uint8_t* panel);
+// Packs 16 source rows (fewer at the end) into one panel; dense turns every format into F32 first. scratch: [16, K].
+void pack_panel(Format source, bool dense, const uint8_t* rows, int count, int cols, float* scratch, uint8_t* panel);
 bool is_quantised(Format);
 
 }  // namespace outrider

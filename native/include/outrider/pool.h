@@ -10,7 +10,9 @@
 
 namespace outrider {
 
-// Cores this process may use: affinity and cgroup quota, at least 1.
+constexpr int kMaxThreads = 256;
+
+// Cores this process may use: affinity and cgroup quota, between 1 and kMaxThreads.
 int usable_cores();
 
 // Sets the floating-point mode that docs/numerics.md states (nearest even, denormals kept), restores the old one.

@@ -12,7 +12,7 @@ constexpr int kBlock = 32;   // values of K that share a scale
 constexpr int kChunk = 256;  // absolute positions whose attention is computed together
 constexpr int kChunkGroups = kChunk / kLanes;
 constexpr int kFetchAhead = 8192;  // bytes of weights that are on their way from memory
-constexpr int kMaxTile = 16;  // rows that one call of a row kernel keeps in registers
+constexpr int kMaxTile = 16;  // rows of a tile of the quantised layout
 
 enum class Format : uint8_t { F32, F16, BF16, Q8_0, Q4_0, Q4_1 };
 
@@ -28,13 +28,14 @@ struct Packed {
   const uint8_t* data = nullptr;
 };
 
-// Rows quantised to symmetric int8 in blocks of 32 (docs/numerics.md); every pointer is to row 0.
+// Rows quantised to symmetric int8 in blocks of 32 (docs/numerics.md), block-major in tiles of 16 rows: block b of row r
+// of tile t is number (t * K / 32 + b) * 16 + r. Every pointer is to the first block of row 0.
 struct QuantRows {
-  const int8_t* q = nullptr;        // [rows, K]
-  const float* scale = nullptr;     // [rows, K / 32]
-  const float* scaled = nullptr;    // [rows, K / 32] scale * float(sum of q), for formats with minima
-  const int32_t* neg8 = nullptr;    // [rows, K / 32] -8 * sum of q
-  const int32_t* neg128 = nullptr;  // [rows, K / 32] -128 * sum of q
+  const int8_t* q = nullptr;        // [tiles, K / 32, 16, 32]
+  const float* scale = nullptr;     // [tiles, K / 32, 16]
+  const float* scaled = nullptr;    // [tiles, K / 32, 16] scale * float(sum of q), for formats with minima
+  const int32_t* neg8 = nullptr;    // [tiles, K / 32, 16] -8 * sum of q
+  const int32_t* neg128 = nullptr;  // [tiles, K / 32, 16] -128 * sum of q
   int cols = 0;
 };
 
@@ -67,18 +68,19 @@ struct Kernels {
   void (*quant_linear_add)(const Packed&, const QuantRows&, int rows, int begin, int end, float* out, size_t stride);
   void (*float_linear)(const Packed&, const float* x, int rows, int begin, int end, float* out, size_t stride);
   void (*float_linear_add)(const Packed&, const float* x, int rows, int begin, int end, float* out, size_t stride);
+  // one row; its blocks lie kMaxTile apart (QuantRows)
   void (*quantise)(const float* x, int count, int8_t* q, float* scale, float* scaled, int32_t* neg8, int32_t* neg128);
   void (*rms_norm)(const float* x, const float* weight, float eps, int count, float* out);
   void (*silu_mul)(float* gate, const float* up, int count);  // gate = silu(gate) * up
   void (*rope)(const float* x, const float* cosines, const float* sines, float factor, int dim, float* out);
   void (*attend)(const AttendTile&, CacheType);
   void (*merge)(float* top, float* sum, float* out, float top2, float sum2, const float* out2, int dim);
-  void (*finish)(const float* out, float sum, int dim, float* result);  // result = out / sum
+  void (*finish)(const float* out, float sum, int dim, float* result);  // result = out * (1 / sum)
   void (*round_to_f16)(const float* x, int count, uint16_t* out);
   void (*dequant_row)(const Packed&, int row, float* out);  // one output's weights as float32, for embeddings
   // arg-max of x[begin, end) with the lowest index on ties; NaN counts as -inf
   void (*argmax)(const float* x, int begin, int end, float* best, int* index);
-  void (*draw)(const float* x, int count, float inverse_temperature, const DrawKey&, float* best, int* index);
+  void (*draw)(const float* x, int count, float inverse_temperature, const DrawKey&, int* index);
 };
 
 }  // namespace outrider

@@ -33,12 +33,15 @@ BlockPool::~BlockPool() {
 
 void BlockPool::add_slab() {
   const size_t count = std::max<size_t>(1, kSlab / block_bytes_), bytes = (count * block_bytes_ + kHugePage - 1) / kHugePage * kHugePage;
+  // Room for every block there is: giving one back must not need memory.
+  free_.reserve(total_ + count);
+  slabs_.reserve(slabs_.size() + 1);
   void* got = mmap(nullptr, bytes + kHugePage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (got == MAP_FAILED) throw std::bad_alloc();
   slabs_.emplace_back(got, bytes + kHugePage);
   auto* first = reinterpret_cast<uint8_t*>((reinterpret_cast<uintptr_t>(got) + kHugePage - 1) / kHugePage * kHugePage);
   madvise(first, bytes, MADV_HUGEPAGE);  // only a hint
-  free_.reserve(free_.size() + count);
+  total_ += count;
   for (size_t i = count; i-- > 0;) free_.push_back(first + i * block_bytes_);
 }
 

@@ -13,12 +13,6 @@ constexpr int kScoreQueries = 3, kOutputQueries = 2, kOutputVectors = 2;  // acc
 #include "layout.h"
 #include "simd_avx2.h"
 
-INL __m256i four_of(const int8_t* q) {
-  int32_t four;
-  __builtin_memcpy(&four, q, 4);
-  return _mm256_set1_epi32(four);
-}
-
 // Unsigned by signed bytes into int16 pairs. Four-bit codes: 8 sums of at most 2 * 15 * 127 stay under 2^15. Eight-bit
 // codes could exceed it, so they are made signed again and multiplied as magnitude by signed row: 2 * 128 * 127 fits.
 // dot comes in as the offset to take off; of signed codes there is none.

@@ -13,12 +13,6 @@ constexpr int kScoreQueries = 3, kOutputQueries = 2, kOutputVectors = 2;  // acc
 #include "layout.h"
 #include "simd_avx2.h"
 
-INL __m256i four_of(const int8_t* q) {
-  int32_t four;
-  __builtin_memcpy(&four, q, 4);
-  return _mm256_set1_epi32(four);
-}
-
 template <Format f, int n>
 INL void dot_blocks(const __m256i* code, const int8_t* q, __m256i* dot) {
   for (int j = 0; j < 8; ++j)

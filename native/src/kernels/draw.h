@@ -69,7 +69,7 @@ INL F gumbel(I word) {
   return mul(log(e), set1(-1.0f));
 }
 
-void draw(const float* x, int count, float inverse_temperature, const DrawKey& key, float* value, int* index) {
+void draw(const float* x, int count, float inverse_temperature, const DrawKey& key, int* index) {
   Best best = best_start();
   const F scale = set1(inverse_temperature);
   for (int i = 0; i < count; i += 4 * kLanes) {
@@ -84,5 +84,6 @@ void draw(const float* x, int count, float inverse_temperature, const DrawKey& k
       best_update(best, add(mul(load_first(x + at, count - at), scale), load(g)), add_i(lanes(), set1_i(at)));
     }
   }
-  best_of_lanes(best, 0, value, index);
+  float value;
+  best_of_lanes(best, 0, &value, index);
 }

@@ -53,7 +53,7 @@ INL F log(F x) {  // positive normal x
   return log_finish(sub(m, set1(1.0f)), e);
 }
 
-INL F log1p_neg(F v) {  // log(1 - v) for 0 < v < 1; below 1/4 the fraction is -v itself, without a rounding
+INL F log1p_neg(F v) {  // log(1 - v) for 0 < v < 1; where e is 0 (v up to 1 - sqrt(1/2)) the fraction is -v, unrounded
   F m;
   I e;
   log_split(sub(set1(1.0f), v), m, e);

@@ -13,7 +13,6 @@ INL F load(const float* p) { return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}
 INL void store(float* p, F x) { _mm256_storeu_ps(p, x.a), _mm256_storeu_ps(p + 8, x.b); }
 INL __m256i load_256(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
 INL void store_256(void* p, __m256i x) { _mm256_storeu_si256(static_cast<__m256i*>(p), x); }
-INL I load_i(const int32_t* p) { return {load_256(p), load_256(p + 8)}; }
 INL void store_i(int32_t* p, I x) { store_256(p, x.a), store_256(p + 8, x.b); }
 INL F set1(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
 INL I set1_i(int32_t x) { return {_mm256_set1_epi32(x), _mm256_set1_epi32(x)}; }
@@ -63,7 +62,6 @@ INL F select(M m, F x, F y) {
   return {_mm256_blendv_ps(y.a, x.a, _mm256_castsi256_ps(m.a)), _mm256_blendv_ps(y.b, x.b, _mm256_castsi256_ps(m.b))};
 }
 INL I select_i(M m, I x, I y) { return {_mm256_blendv_epi8(y.a, x.a, m.a), _mm256_blendv_epi8(y.b, x.b, m.b)}; }
-INL bool any(M m) { return _mm256_movemask_epi8(_mm256_or_si256(m.a, m.b)) != 0; }
 INL __m128i load_128(const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); }
 INL F load_f16(const uint16_t* p) { return {_mm256_cvtph_ps(load_128(p)), _mm256_cvtph_ps(load_128(p + 8))}; }
 INL void store_f16(uint16_t* p, F x) {
@@ -105,3 +103,9 @@ INL int32_t fold_max_i(I x) {
   return _mm_cvtsi128_si32(_mm_max_epi32(c, _mm_shuffle_epi32(c, 0xB1)));
 }
 INL float lane0(F x) { return _mm256_cvtss_f32(x.a); }
+// four bytes, everywhere
+INL __m256i four_of(const int8_t* q) {
+  int32_t four;
+  __builtin_memcpy(&four, q, 4);
+  return _mm256_set1_epi32(four);
+}

@@ -11,7 +11,6 @@ struct M {
 
 INL F load(const float* p) { return {_mm512_loadu_ps(p)}; }
 INL void store(float* p, F a) { _mm512_storeu_ps(p, a.v); }
-INL I load_i(const int32_t* p) { return {_mm512_loadu_si512(p)}; }
 INL void store_i(int32_t* p, I a) { _mm512_storeu_si512(p, a.v); }
 INL F set1(float x) { return {_mm512_set1_ps(x)}; }
 INL I set1_i(int32_t x) { return {_mm512_set1_epi32(x)}; }
@@ -46,7 +45,6 @@ INL M is_zero(I a) { return {_mm512_testn_epi32_mask(a.v, a.v)}; }
 INL M first(int n) { return {static_cast<__mmask16>(n >= 16 ? 0xFFFF : (1u << n) - 1u)}; }
 INL F select(M m, F a, F b) { return {_mm512_mask_blend_ps(m.v, b.v, a.v)}; }
 INL I select_i(M m, I a, I b) { return {_mm512_mask_blend_epi32(m.v, b.v, a.v)}; }
-INL bool any(M m) { return m.v != 0; }
 INL F load_f16(const uint16_t* p) {
   return {_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))};
 }

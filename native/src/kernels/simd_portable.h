@@ -15,7 +15,6 @@ struct M {
 
 INL F load(const float* p) { F r; OUTRIDER_FOR r.v[i] = p[i]; return r; }
 INL void store(float* p, F a) { OUTRIDER_FOR p[i] = a.v[i]; }
-INL I load_i(const int32_t* p) { I r; OUTRIDER_FOR r.v[i] = p[i]; return r; }
 INL void store_i(int32_t* p, I a) { OUTRIDER_FOR p[i] = a.v[i]; }
 INL F set1(float x) { F r; OUTRIDER_FOR r.v[i] = x; return r; }
 INL I set1_i(int32_t x) { I r; OUTRIDER_FOR r.v[i] = x; return r; }
@@ -53,7 +52,6 @@ INL M is_zero(I a) { M r; OUTRIDER_FOR r.v[i] = a.v[i] == 0; return r; }
 INL M first(int n) { M r; OUTRIDER_FOR r.v[i] = i < n; return r; }
 INL F select(M m, F a, F b) { OUTRIDER_FOR a.v[i] = m.v[i] ? a.v[i] : b.v[i]; return a; }
 INL I select_i(M m, I a, I b) { OUTRIDER_FOR a.v[i] = m.v[i] ? a.v[i] : b.v[i]; return a; }
-INL bool any(M m) { bool r = false; OUTRIDER_FOR r = r || m.v[i]; return r; }
 INL F load_f16(const uint16_t* p) { F r; OUTRIDER_FOR r.v[i] = half_to_float(p[i]); return r; }
 INL void store_f16(uint16_t* p, F a) { OUTRIDER_FOR p[i] = float_to_half(a.v[i]); }
 INL F load_bf16(const uint16_t* p) { I r; OUTRIDER_FOR r.v[i] = static_cast<int32_t>(static_cast<uint32_t>(p[i]) << 16); return from_bits(r); }

@@ -1,6 +1,7 @@
 #include "outrider/engine.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <stdexcept>
 
@@ -32,14 +33,16 @@ const float* Scores::logits(int item, int row) const {
 
 int Scores::token(int item, int row) {
   const size_t slot = static_cast<size_t>(slot_of(item, row, kToken));
-  if (tokens[slot] < 0) {
+  std::atomic_ref<int> known(tokens[slot]);  // two threads may ask at once; both would draw the same
+  int token = known.load(std::memory_order_relaxed);
+  if (token < 0) {
     const Item& it = items[static_cast<size_t>(item)];
     const DrawKey key{it.draw.seed, static_cast<uint32_t>(it.position[static_cast<size_t>(row)] + 1), it.draw.sample, 0};
     FloatMode mode;
-    float best;
-    kernels->draw(values->get() + slot * stride, vocab, it.draw.inverse_temperature, key, &best, &tokens[slot]);
+    kernels->draw(values->get() + slot * stride, vocab, it.draw.inverse_temperature, key, &token);
+    known.store(token, std::memory_order_relaxed);
   }
-  return tokens[slot];
+  return token;
 }
 
 Engine::Engine(const ModelConfig& config, const std::string& path, const std::vector<TensorSource>& tensors,
@@ -106,13 +109,6 @@ int Engine::length(int seq) {
 size_t Engine::open_sequences() {
   std::lock_guard<std::mutex> hold(mutex_);
   return sequences_.size();
-}
-
-size_t Engine::cache_blocks() {
-  std::lock_guard<std::mutex> hold(mutex_);
-  size_t n = 0;
-  for (const auto& [id, s] : sequences_) n += s.table.blocks();
-  return n;
 }
 
 void Engine::check(const std::vector<ExtendItem>& items) {

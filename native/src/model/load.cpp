@@ -76,6 +76,7 @@ class Loader {
         read_matrix(*item.source, *item.matrix, at);
       }
     }
+    check_factors();
     if (c.tied_head) model_.head = model_.embedding;
   }
 
@@ -131,8 +132,14 @@ class Loader {
     matrix("token_embd.weight", c.vocab, c.hidden, &model_.embedding);
     if (!c.tied_head) matrix("output.weight", c.vocab, c.hidden, &model_.head);
     if (!c.rope_factors.empty()) vector(c.rope_factors, c.head_dim / 2, &model_.rope_factors);
-    model_.arena_bytes_ += 8192;  // the kernels prefetch past the end of a matrix
     model_.weight_bytes = model_.arena_bytes_;
+  }
+
+  void check_factors() const {
+    for (int i = 0; model_.rope_factors && i < model_.config.head_dim / 2; ++i)
+      require(model_.rope_factors[i] >= 1e-6f && model_.rope_factors[i] <= 1e6f,
+              "tensor " + model_.config.rope_factors + " holds " + std::to_string(model_.rope_factors[i]) +
+                  "; a divisor of a rotation is between 1e-6 and 1e6");
   }
 
   void read_vector(const TensorSource& source, float* to) {
@@ -145,8 +152,16 @@ class Loader {
     const size_t row_bytes = source_row_bytes(format, m.cols);
     const int slice = std::max(1, static_cast<int>((1 << 18) / (row_bytes * kLanes)));  // panels read at once
     std::atomic<bool> failed{false};
+    // Inside the region nothing may throw, so all memory is taken before it.
+    std::vector<Buffer<uint8_t>> slices(static_cast<size_t>(threads_));
+    std::vector<Buffer<float>> scratches(static_cast<size_t>(threads_));
+    for (int t = 0; t < threads_; ++t) {
+      slices[static_cast<size_t>(t)].reserve(row_bytes * kLanes * static_cast<size_t>(slice));
+      scratches[static_cast<size_t>(t)].reserve(static_cast<size_t>(kLanes) * static_cast<size_t>(m.cols));
+    }
     Pool::shared().run(threads_, [&](int index, int threads) {
-      Buffer<uint8_t> rows(row_bytes * kLanes * static_cast<size_t>(slice));
+      const Buffer<uint8_t>& rows = slices[static_cast<size_t>(index)];
+      float* scratch = scratches[static_cast<size_t>(index)].get();
       for (int p = index * slice; p < m.panels && !failed; p += threads * slice) {
         const int first = p * kLanes, last = std::min(m.rows, (p + slice) * kLanes);
         if (!file_.read(rows.get(), row_bytes * static_cast<size_t>(last - first),
@@ -156,7 +171,7 @@ class Loader {
         }
         for (int row = first; row < last; row += kLanes)
           pack_panel(format, model_.config.dense, rows.get() + row_bytes * static_cast<size_t>(row - first),
-                     std::min(kLanes, last - row), m.cols, to + m.panel_bytes * static_cast<size_t>(row / kLanes));
+                     std::min(kLanes, last - row), m.cols, scratch, to + m.panel_bytes * static_cast<size_t>(row / kLanes));
       }
     });
     if (failed) file_.fail(source.name);
@@ -174,15 +189,19 @@ Model::Model(const ModelConfig& c) : config(c), cache_type(c.dense ? CacheType::
 // Delegates, so that the destructor gives the arena back when the loading throws.
 Model::Model(const ModelConfig& c, const std::string& path, const std::vector<TensorSource>& tensors, int threads)
     : Model(c) {
-  for (int n : {c.layers, c.hidden, c.heads, c.kv_heads, c.head_dim, c.feed_forward, c.vocab, c.context})
-    require(n > 0 && n < (1 << 24), "every size of the model must be between 1 and 16 million");
+  const std::pair<const char*, int> sizes[] = {
+      {"layers", c.layers},     {"hidden size", c.hidden},             {"heads", c.heads}, {"key heads", c.kv_heads},
+      {"head size", c.head_dim}, {"feed-forward size", c.feed_forward}, {"vocabulary", c.vocab}, {"context", c.context}};
+  for (const auto& [name, n] : sizes)
+    require(n > 0 && n < (1 << 24), std::string(name) + " is " + std::to_string(n) + "; it must be between 1 and 16,777,215");
   require(c.hidden % kBlock == 0, "hidden size " + std::to_string(c.hidden) + " is not a multiple of 32");
   require(c.feed_forward % kBlock == 0, "feed-forward size " + std::to_string(c.feed_forward) + " is not a multiple of 32");
   require(c.head_dim % kLanes == 0 && c.head_dim <= 256,
           "head size " + std::to_string(c.head_dim) + " is not a multiple of 16 up to 256");
+  require(static_cast<int64_t>(c.heads) * c.head_dim < (1 << 24), "heads times head size must be under 16,777,216");
   require(c.heads * c.head_dim % kBlock == 0, "heads times head size is not a multiple of 32");
   require(c.heads % c.kv_heads == 0, "the number of heads is not a multiple of the number of key heads");
-  require(c.heads / c.kv_heads <= 64, "more than 64 heads share a key head");
+  require(c.heads / c.kv_heads <= kMaxGroup, "more than 64 heads share a key head");
   require(c.context <= (1 << 20), "context " + std::to_string(c.context) + " is above 1,048,576");
   Loader(*this, path, tensors, threads).load();
 }

@@ -1,7 +1,6 @@
 // From the rows of a file to panels of 16 outputs. Codes and scales stay as stored; only their places change.
 #include <cstring>
 #include <stdexcept>
-#include <vector>
 
 #include "outrider/model.h"
 
@@ -117,14 +116,13 @@ Packed packed_layout(Format f, int rows, int cols) {
   return p;
 }
 
-void pack_panel(Format source, bool dense, const uint8_t* rows, int count, int cols, uint8_t* panel) {
+void pack_panel(Format source, bool dense, const uint8_t* rows, int count, int cols, float* scratch, uint8_t* panel) {
   const size_t row_bytes = source_row_bytes(source, cols);
   if (!dense && is_quantised(source)) return pack_quantised(source, rows, count, cols, panel);
   if (!dense && source != Format::F32) return pack_columns<uint16_t>(rows, row_bytes, count, cols, panel);
-  std::vector<float> plain(static_cast<size_t>(count) * static_cast<size_t>(cols));
   for (int lane = 0; lane < count; ++lane)
-    dequantise(source, rows + static_cast<size_t>(lane) * row_bytes, cols, plain.data() + static_cast<size_t>(lane) * static_cast<size_t>(cols));
-  pack_columns<float>(reinterpret_cast<const uint8_t*>(plain.data()), static_cast<size_t>(cols) * 4, count, cols, panel);
+    dequantise(source, rows + static_cast<size_t>(lane) * row_bytes, cols, scratch + static_cast<size_t>(lane) * static_cast<size_t>(cols));
+  pack_columns<float>(reinterpret_cast<const uint8_t*>(scratch), static_cast<size_t>(cols) * 4, count, cols, panel);
 }
 
 }  // namespace outrider

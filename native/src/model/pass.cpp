@@ -8,10 +8,6 @@
 namespace outrider {
 namespace {
 
-int share(int total, int index, int threads) {
-  return static_cast<int>(static_cast<int64_t>(total) * index / threads);
-}
-
 size_t at(int row, int stride) { return static_cast<size_t>(row) * static_cast<size_t>(stride); }
 
 }  // namespace
@@ -69,26 +65,29 @@ void Pass::lay_out() {
       ++rows_;
     }
     most_rows = std::max(most_rows, static_cast<int>(rows.size()));
-    most_chunks_ = std::max(most_chunks_, item.chunks);
     scores_->items.push_back(std::move(out));
   }
   by_chunk_ = most_rows <= kChunkRows;
-  if (!by_chunk_) most_chunks_ = 1;
+  size_t parts = 0;
+  for (PassItem& item : items_) {
+    item.first_part = parts;
+    parts += item.sequence->rows.size() * static_cast<size_t>(c_.heads * (by_chunk_ ? item.chunks : 1));
+  }
 
   const int q = c_.heads * c_.head_dim;
   w_.x.reserve(at(rows_, c_.hidden));
   w_.qkv.reserve(at(rows_, wide()));
   w_.up.reserve(at(rows_, c_.feed_forward));
-  w_.part_out.reserve(at(rows_ * most_chunks_, q));
-  w_.part_top.reserve(at(rows_ * most_chunks_, c_.heads));
-  w_.part_sum.reserve(at(rows_ * most_chunks_, c_.heads));
-  w_.input.shape(rows_, std::max(c_.hidden, q));
+  w_.part_out.reserve(parts * static_cast<size_t>(c_.head_dim));
+  w_.part_top.reserve(parts);
+  w_.part_sum.reserve(parts);
+  if (!local()) w_.normed.shape(rows_, c_.hidden), w_.mixed.shape(rows_, q);
   w_.down.shape(rows_, c_.feed_forward);
   while (static_cast<int>(w_.threads.size()) < threads_) w_.threads.push_back(std::make_unique<ThreadSpace>());
   const size_t queries = static_cast<size_t>((by_chunk_ ? kChunkRows : kRowTile) * group_), d = static_cast<size_t>(c_.head_dim);
   for (int t = 0; t < threads_; ++t) {
     ThreadSpace& s = *w_.threads[static_cast<size_t>(t)];
-    if (local()) s.input.shape(kLocalRows, std::max(c_.hidden, q));
+    if (local()) s.normed.shape(kLocalRows, c_.hidden), s.mixed.shape(kLocalRows, q);
     s.weights.reserve(queries * kChunk);
     s.out.reserve(queries * d);
     s.top.reserve(queries);
@@ -162,8 +161,7 @@ std::pair<int, int> Pass::own_rows(int index, int threads, int count) const {
 // The normed rows (all, or the listed ones) as a matrix's input. With few rows every thread makes its own copy.
 const Input& Pass::norm_input(int index, int threads, const float* weight, const std::vector<int>* rows, bool codes) {
   const int count = rows ? static_cast<int>(rows->size()) : rows_;
-  Input& in = local() ? w_.threads[static_cast<size_t>(index)]->input : w_.input;
-  in.cols = c_.hidden;
+  const Input& in = local() ? w_.threads[static_cast<size_t>(index)]->normed : w_.normed;
   const auto [begin, end] = own_rows(index, threads, count);
   for (int r = begin; r < end; ++r) {
     const int from = rows ? (*rows)[static_cast<size_t>(r)] : r;
@@ -204,13 +202,13 @@ void Pass::project(int index, int threads, int number, const Input& in) {
 const Input& Pass::attention_input(int index, int threads, const Layer& layer) {
   const int d = c_.head_dim, q = c_.heads * d;
   ThreadSpace& space = *w_.threads[static_cast<size_t>(index)];
-  Input& in = local() ? space.input : w_.input;
-  in.cols = q;
+  const Input& in = local() ? space.mixed : w_.mixed;
   const auto [begin, end] = own_rows(index, threads, rows_);
   for (int r = begin; r < end; ++r) {
+    const PassItem& item = *of_[static_cast<size_t>(r)];
     const int chunks = by_chunk_ ? row_[static_cast<size_t>(r)]->position / kChunk + 1 : 1;
     for (int h = 0; h < c_.heads; ++h) {
-      const size_t part = at(r * c_.heads + h, most_chunks_);
+      const size_t part = this->part(item, r - item.first_row, h, 0);
       float top = w_.part_top.get()[part], sum = w_.part_sum.get()[part];
       float* out = space.row.get();
       std::memcpy(out, w_.part_out.get() + part * static_cast<size_t>(d), static_cast<size_t>(d) * sizeof(float));

@@ -9,11 +9,17 @@
 
 namespace outrider {
 
+// Where the share of a thread begins; that of the next one is its end.
+inline int share(int total, int index, int threads) {
+  return static_cast<int>(static_cast<int64_t>(total) * index / threads);
+}
+
 struct PassItem {
   Sequence* sequence;
   const ExtendItem* request;
   int first_row = 0;  // index of its first row in the pass
   int chunks = 0;     // attention chunks that its last position reaches
+  size_t first_part = 0;  // where its parts begin
 };
 
 // The rows that go into a matrix: as floats, and quantised where the matrix wants codes.
@@ -32,7 +38,7 @@ struct Input {
 
 // Per thread: the scratch of an attention unit, and inputs of its own when few rows make sharing them dearer.
 struct ThreadSpace {
-  Input input;
+  Input normed, mixed;
   Buffer<float> weights, out, top, sum, row;
   Buffer<uint8_t> patches, element;
 };
@@ -41,8 +47,8 @@ struct ThreadSpace {
 class Workspace {
  public:
   Buffer<float> x, qkv, up;
-  Buffer<float> part_out, part_top, part_sum;  // [row, head, chunk]: attention of one chunk, before the merge
-  Input input, down;
+  Buffer<float> part_out, part_top, part_sum;  // [item, row, head, chunk]: attention of one chunk, before the merge
+  Input normed, mixed, down;
   std::vector<std::unique_ptr<ThreadSpace>> threads;
   std::shared_ptr<Buffer<float>> logits;
 };
@@ -87,6 +93,11 @@ class Pass {
   // The rows whose inputs this thread prepares. Rows of a tile share cache lines, so a tile is never split: with few
   // rows everybody prepares all of them for itself, which costs less than a barrier.
   std::pair<int, int> own_rows(int index, int threads, int count) const;
+  // The place of one head's attention to one chunk; where units are rows, chunks are merged as they come.
+  size_t part(const PassItem& item, int row, int head, int chunk) const {
+    const size_t of_row = static_cast<size_t>(row * c_.heads + head);
+    return by_chunk_ ? item.first_part + of_row * static_cast<size_t>(item.chunks) + static_cast<size_t>(chunk) : item.first_part + of_row;
+  }
   bool local() const { return rows_ <= kLocalRows; }
   uint8_t* side_of(const PassItem&, int slot, int layer, int head) const;
   int wide() const { return (c_.heads + 2 * c_.kv_heads) * c_.head_dim; }
@@ -95,7 +106,6 @@ class Pass {
   static constexpr int kLocalRows = kMaxTile;  // up to here every thread prepares all inputs for itself (own_rows)
   static constexpr int kChunkRows = 16;  // up to here chunks are spread over the threads; above, rows are
   static constexpr int kRowTile = 8;
-  static constexpr int kMaxGroup = 64;  // query heads that share a key head
 
   const Model& model_;
   const ModelConfig& c_;
@@ -106,7 +116,7 @@ class Pass {
   int threads_;
   Workspace& w_;
   std::vector<PassItem> items_;
-  int rows_ = 0, group_ = 1, most_chunks_ = 1;
+  int rows_ = 0, group_ = 1;
   bool by_chunk_ = false;
   std::vector<const Row*> row_;       // [rows_]
   std::vector<const PassItem*> of_;   // [rows_]

@@ -6,13 +6,6 @@
 #include "pass.h"
 
 namespace outrider {
-namespace {
-
-int share(int total, int index, int threads) {
-  return static_cast<int>(static_cast<int64_t>(total) * index / threads);
-}
-
-}  // namespace
 
 // Few rows: a unit is a chunk of positions, for one query head where there are too few units to go round. Many rows: a
 // unit is a tile of rows, the last first, since they see the most. Units are taken as threads come; no result depends
@@ -99,8 +92,7 @@ void Pass::attend_rows(ThreadSpace& space, const Unit& unit, int layer, int chun
 
 // By chunk, every chunk's result has a place of its own until they are merged in order; by row, they come in order.
 void Pass::keep_chunk(const Unit& unit, int row, int head, int chunk, float top, float sum, const float* out) {
-  const size_t part = static_cast<size_t>((unit.item->first_row + row) * c_.heads + head) * static_cast<size_t>(most_chunks_) +
-                      static_cast<size_t>(by_chunk_ ? chunk : 0);
+  const size_t part = this->part(*unit.item, row, head, chunk);
   float* to = w_.part_out.get() + part * static_cast<size_t>(c_.head_dim);
   if (!by_chunk_ && chunk > 0) return k_.merge(&w_.part_top.get()[part], &w_.part_sum.get()[part], to, top, sum, out, c_.head_dim);
   w_.part_top.get()[part] = top;

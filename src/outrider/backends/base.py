@@ -83,8 +83,9 @@ class Backend(Protocol):
     """The target model as the engine sees it.
 
     Sequences are small integers; using one that is not open raises BackendError. `extend` raises BackendError when
-    a row's position would not fit the context, and UsageError for malformed arguments; after any error no sequence
-    has changed. Rows that are not committed are dropped by the next commit, truncate or extend of their sequence.
+    a row's position would not fit the context, and UsageError for malformed arguments; after any error what
+    is committed has not changed. Rows that are not committed are dropped by the next commit, truncate or extend of
+    their sequence.
     """
 
     @property

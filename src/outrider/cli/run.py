@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import secrets
 import sys
@@ -13,6 +12,8 @@ from outrider.cli import sinks
 from outrider.cli.tools import Load, Model, Tools
 from outrider.errors import UsageError
 
+# The engine's bounds, asked before a model is loaded; tests/cli holds them equal to engine.admission's and loading's.
+LOWEST, HIGHEST, MOST_THREADS = 1e-6, 100.0, 256
 INTERRUPTED = 130  # 128 + SIGINT, what a shell reports
 
 
@@ -71,11 +72,14 @@ def check(options: Options) -> None:
     rules = (
         (load.gamma is not None and load.gamma < 0, f"--gamma is {load.gamma}: give 0 or more drafted tokens per pass"),
         (bool(load.gamma) and load.drafter == "none", "--gamma needs a drafter: leave out --drafter none"),
-        (load.threads is not None and load.threads < 1, f"--threads is {load.threads}: give 1 or more"),
+        (
+            load.threads is not None and not 1 <= load.threads <= MOST_THREADS,
+            f"--threads is {load.threads}: give 1 to {MOST_THREADS}",
+        ),
         (options.max_tokens < 1, f"--max-tokens is {options.max_tokens}: give 1 or more"),
         (
-            not (math.isfinite(options.temperature) and options.temperature >= 0),
-            f"--temperature is {options.temperature}: give a number from 0 (always the likeliest token) upwards",
+            not (options.temperature == 0 or LOWEST <= options.temperature <= HIGHEST),  # NaN fails both
+            f"--temperature is {options.temperature}: give 0 (the likeliest token), or {LOWEST:g} to {HIGHEST:g}",
         ),
         (
             options.seed is not None and not 0 <= options.seed < 2**64,
@@ -88,16 +92,16 @@ def check(options: Options) -> None:
             raise UsageError(message)
 
 
-def read_prompt(given: str | None, stdin: TextIO) -> str:
+def read_prompt(given: str | None, stdin: TextIO | None) -> str:
     """The prompt from the argument, or from standard input for `-` and for none. Raises UsageError.
 
     Both have to be UTF-8. From input, a byte order mark is dropped, line ends become newlines, and the last one, which
     echo and editors add, is not part of the prompt.
     """
-    if given is None and stdin.isatty():
-        raise UsageError('there is no prompt: give one, as in outrider run "Why is the sky blue?", or pipe it in')
     if given is not None and given != "-":
         return decoded(os.fsencode(given), "the prompt")
+    if stdin is None or (given is None and stdin.isatty()):  # None: the shell closed it
+        raise UsageError('there is no prompt: give one, as in outrider run "Why is the sky blue?", or pipe it in')
     text = decoded(stdin.buffer.read(), "standard input").removeprefix("\ufeff")
     text = text.replace("\r\n", "\n").replace("\r", "\n").removesuffix("\n")
     if not text:

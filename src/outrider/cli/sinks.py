@@ -68,7 +68,6 @@ class StorySink:
         self._number = self._told = self._given = 0
         self._text: list[str] = []
         self._end: Chunk | None = None
-        self._write(story.INTRODUCTION)
 
     def _write(self, text: str) -> None:
         self._out.write(text + "\n")
@@ -78,6 +77,8 @@ class StorySink:
         self._text.append(chunk.text)
         self._given += len(chunk.token_ids)
         if chunk.story is not None:
+            if self._number == 0:  # only now: a request may be refused before its first pass
+                self._write(story.INTRODUCTION)
             self._number += 1
             self._told += len(chunk.story.path) + 1
             self._write(story.tell(self._number, chunk.story, self._model.token_text, self._colour))

@@ -53,6 +53,10 @@ class Drafting:
         except Exception as error:
             self._give_up(error)
             return
+        # A plugin's type hints bind nobody: what is no list here would otherwise end the answer below.
+        if not isinstance(drafts, list | tuple):
+            self._refuse(f"{type(drafts).__name__} in place of a list of drafts")
+            return
         if len(drafts) != len(turns):
             self._refuse(f"{len(drafts)} drafts for {len(turns)} sequences")
             return

@@ -6,7 +6,10 @@ We remember which file an answer was, so that a source means the same file ever 
 from __future__ import annotations
 
 import importlib
+import logging
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol, cast
 
@@ -54,10 +57,23 @@ def _only_gguf(repository: str, files: list[str]) -> str:
     return models[0]
 
 
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without the library's own lines about each retry: what is wrong is said once, by our error."""
+    logger = logging.getLogger("huggingface_hub")
+    before = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
+
+
 def _download(repository: str, file: str | None, hub: Hub) -> Path:
     try:
-        chosen = file or _only_gguf(repository, hub.list_repo_files(repository))
-        return Path(hub.hf_hub_download(repository, chosen)).absolute()
+        with _quiet():
+            chosen = file or _only_gguf(repository, hub.list_repo_files(repository))
+            return Path(hub.hf_hub_download(repository, chosen)).absolute()
     except SourceError:
         raise
     except Exception as error:  # huggingface_hub raises its own, its HTTP library's and built-in errors alike

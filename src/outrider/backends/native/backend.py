@@ -117,7 +117,7 @@ class NativeBackend:
         return _translated(self._engine.length, seq)
 
     def extend(self, items: Sequence[Extend]) -> NativeScores:
-        """One pass over the rows of all items. Raises UsageError or BackendError; then nothing has changed."""
+        """One pass over the rows of all items. Raises UsageError or BackendError; what is committed stays."""
         native = [
             (
                 item.seq,
