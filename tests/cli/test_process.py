@@ -89,6 +89,15 @@ def test_no_prompt_on_a_terminal_does_not_wait() -> None:
     assert screen.startswith("outrider: there is no prompt")
 
 
+@pytest.fixture
+def heard_interrupts() -> Iterator[None]:
+    """A shell starts what runs in the background deaf to Ctrl-C, and children inherit that; a handler they do not."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heard_interrupts")
 @pytest.mark.parametrize("arguments", [(), ("--explain",)])
 def test_interrupt_keeps_what_there_is(arguments: tuple[str, ...]) -> None:
     terminal = OnTerminal("waits", "run", "hi", *arguments)
