@@ -1,4 +1,4 @@
-"""Tiny model files, made once, and the default model where it is in the cache."""
+"""Tiny model files, made once, and the default model's tokenizer."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from outrider.models import gguf, sources
+from outrider.models import gguf
 from outrider.models.spec import TokenizerData
 from outrider.models.tokenizer import Tokenizer
 from outrider.testing.gguf_maker import tiny_llama
@@ -26,15 +26,6 @@ def tiny_data(tiny: Path) -> TokenizerData:
 @pytest.fixture(scope="session")
 def tiny_tokenizer(tiny_data: TokenizerData) -> Tokenizer:
     return Tokenizer(tiny_data)
-
-
-@pytest.fixture(scope="session")
-def default_model() -> Path:
-    """The default model's file; skips where it was never fetched, for tests do not download."""
-    for cached in sources.cached():
-        if cached.source == sources.DEFAULT_SOURCE:
-            return cached.path
-    pytest.skip("the default model is not in the cache: run 'outrider run hello' once")
 
 
 @pytest.fixture(scope="session")
