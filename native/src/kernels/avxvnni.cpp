@@ -13,12 +13,9 @@ constexpr int kScoreQueries = 3, kOutputQueries = 2, kOutputVectors = 2;  // acc
 #include "layout.h"
 #include "simd_avx2.h"
 
-template <Format f, int n>
-INL void dot_blocks(const __m256i* code, const int8_t* q, __m256i* dot) {
-  for (int j = 0; j < 8; ++j)
-    for (int r = 0; r < n; ++r) dot[r] = _mm256_dpbusd_avx_epi32(dot[r], code[j], four_of(q + r * kBlock + 4 * j));
-}
+INL __m256i dpbusd(__m256i sum, __m256i codes, __m256i four) { return _mm256_dpbusd_avx_epi32(sum, codes, four); }
 
+#include "dot_vnni256.h"
 #include "dot_256.h"
 #include "linear.h"
 #include "math.h"
