@@ -52,11 +52,13 @@ void Pass::attend_unit(ThreadSpace& space, const Unit& unit, int layer) {
   const std::vector<Row>& rows = unit.item->sequence->rows;
   int shared[kChunkRows];
   for (int chunk = unit.first; chunk < unit.last; ++chunk) {
+    // Side memory holds only uncommitted positions: before them a tree's rows read what all rows read, together.
+    const bool uncommitted = (chunk + 1) * kChunk > unit.item->sequence->length;
     int count = 0;
     for (int r = unit.begin; r < unit.end; ++r) {
       const Row& row = rows[static_cast<size_t>(r)];
       if (row.position < chunk * kChunk) continue;
-      if (row.patched) {
+      if (row.patched && uncommitted) {
         attend_rows(space, unit, layer, chunk, &r, 1, true);
       } else {
         shared[count++] = r;
