@@ -9,6 +9,7 @@ in a row after one that is not counted. Ratios are taken within a round.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -23,11 +24,13 @@ from _report import Spread
 from outrider import _native
 from outrider.backends.base import Extend, Want
 from outrider.backends.native import NativeBackend
+from outrider.backends.native.backend import ISA_VARIABLE
 from outrider.errors import OutriderError
 from outrider.models import gguf, sources
 
 ROWS = (1, 2, 3, 4, 5, 6, 8, 12, 16, 32, 64)
 CHUNK = 512
+PEER = "llama.cpp"
 
 Times = dict[str, dict[int, list[float]]]  # engine -> rows -> seconds of each round
 
@@ -121,6 +124,18 @@ def data(times: Times, context: int, peer: str | None) -> dict[str, object]:
     return {"context": context, "rows": rows}
 
 
+def engines_of(arguments: argparse.Namespace) -> tuple[dict[str, Measured], int]:
+    """Our backend with each instruction set asked for, then the peer unless it was left out; and their threads."""
+    path = sources.resolve(arguments.model)
+    python = _peer.python_of(arguments)
+    threads = arguments.threads or _native.usable_cores()
+    chosen = arguments.isa or [os.environ.get(ISA_VARIABLE) or _native.isas()[0]]
+    engines: dict[str, Measured] = {isa: Own(path, isa, threads) for isa in chosen}
+    if python is not None:
+        engines[PEER] = _peer.Peer(python, path, threads)
+    return engines, threads
+
+
 def parsed() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -137,15 +152,8 @@ def main() -> None:
     """Measure and print."""
     arguments = parsed()
     _report.begin(arguments)
-    path = sources.resolve(arguments.model)
-    python = _peer.python_of(arguments)
-    threads = arguments.threads or _native.usable_cores()
-    engines: dict[str, Measured] = {
-        isa: Own(path, isa, threads) for isa in arguments.isa or [NativeBackend(gguf.read(path)).capabilities.isa]
-    }
-    peer = "llama.cpp" if python is not None else None
-    if python is not None:
-        engines["llama.cpp"] = _peer.Peer(python, path, threads)
+    engines, threads = engines_of(arguments)
+    peer = PEER if PEER in engines else None
     rows = sorted({1, *arguments.rows})
     found = []
     for context in arguments.context:

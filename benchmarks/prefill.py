@@ -11,12 +11,9 @@ import sys
 import _peer
 import _report
 from _report import Spread
-from passes import Measured, Own, spread_ids
+from passes import engines_of, spread_ids
 
-from outrider import _native
-from outrider.backends.native import NativeBackend
 from outrider.errors import OutriderError
-from outrider.models import gguf, sources
 
 
 def main() -> None:
@@ -28,14 +25,7 @@ def main() -> None:
     parser.add_argument("--isa", nargs="+", help="instruction sets; default: the best here")
     arguments = parser.parse_args()
     _report.begin(arguments)
-    path = sources.resolve(arguments.model)
-    python = _peer.python_of(arguments)
-    threads = arguments.threads or _native.usable_cores()
-    engines: dict[str, Measured] = {
-        isa: Own(path, isa, threads) for isa in arguments.isa or [NativeBackend(gguf.read(path)).capabilities.isa]
-    }
-    if python is not None:
-        engines["llama.cpp"] = _peer.Peer(python, path, threads)
+    engines, threads = engines_of(arguments)
     times: dict[str, list[float]] = {name: [] for name in engines}
     for number in range(arguments.rounds + 1):
         for name, engine in engines.items():

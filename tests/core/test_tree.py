@@ -16,11 +16,8 @@ from outrider.errors import UsageError
 TREE = Draft((10, 11, 12, 13, 14), (-1, 0, 0, 2, -1))
 
 
-def test_depths_children_and_paths() -> None:
+def test_depths_and_paths() -> None:
     assert tree.depths(TREE) == (0, 1, 1, 2, 0)
-    assert tree.children(TREE, -1) == (0, 4)
-    assert tree.children(TREE, 0) == (1, 2)
-    assert tree.children(TREE, 3) == ()
     assert tree.path(TREE, 3) == (0, 2, 3)
     assert tree.path(TREE, -1) == ()
 
@@ -33,14 +30,14 @@ def test_chains() -> None:
 
 
 @given(st.data(), st.integers(0, 12))
-def test_paths_agree_with_depths_and_children(data: st.DataObject, count: int) -> None:
+def test_paths_agree_with_depths_and_parents(data: st.DataObject, count: int) -> None:
     parents = tuple(data.draw(st.integers(-1, node - 1)) for node in range(count))
     draft = Draft((0,) * count, parents)
     tree.validate(draft, 1)
     for node, depth in enumerate(tree.depths(draft)):
         path = tree.path(draft, node)
         assert len(path) == depth + 1
-        assert all(below in tree.children(draft, above) for above, below in zip((-1, *path), path, strict=False))
+        assert all(draft.parents[below] == above for above, below in zip((-1, *path), path, strict=False))
 
 
 @pytest.mark.parametrize(

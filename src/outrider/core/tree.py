@@ -17,11 +17,6 @@ def depths(draft: Draft) -> tuple[int, ...]:
     return tuple(found)
 
 
-def children(draft: Draft, node: int) -> tuple[int, ...]:
-    """The nodes directly below `node` (-1: below the last known token), in order."""
-    return tuple(child for child, parent in enumerate(draft.parents) if parent == node)
-
-
 def path(draft: Draft, node: int) -> tuple[int, ...]:
     """The nodes from the root side down to `node`, itself included; () for -1."""
     found: list[int] = []
