@@ -1,6 +1,7 @@
 // The C++ engine's Python face (src/outrider/_native.pyi). Checks what C++ would trust; passes run without the GIL.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
@@ -9,6 +10,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <stdexcept>
 
 #include "outrider/engine.h"
@@ -53,7 +55,43 @@ ModelConfig config_of(const nb::dict& d) {
 }
 
 using TensorTuple = std::tuple<std::string, std::string, std::vector<int64_t>, int64_t>;
-using ExtendTuple = std::tuple<int, std::vector<int>, std::vector<int>, std::vector<uint8_t>, float, uint64_t, uint32_t>;
+// inverse temperature, seed, sample, top_k, top_p, min_p, typical_p
+using DrawTuple = std::tuple<float, uint64_t, uint32_t, int, double, float, double>;
+using ExtendTuple = std::tuple<int, std::vector<int>, std::vector<int>, std::vector<uint8_t>, DrawTuple>;
+template <class T>
+using ArrayIn = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+// ids, divisors, offsets, mask
+using AdjustIn = std::optional<std::tuple<ArrayIn<int32_t>, ArrayIn<float>, ArrayIn<float>, std::optional<ArrayIn<uint32_t>>>>;
+using LogprobsOut = std::pair<float, std::vector<std::pair<int, float>>>;
+
+DrawSpec draw_of(const DrawTuple& draw) {
+  const auto& [inverse_temperature, seed, sample, top_k, top_p, min_p, typical_p] = draw;
+  if (!(inverse_temperature >= 0.0f) || top_k < 0)
+    throw std::invalid_argument("a draw has temperature >= 0 and top_k >= 0");
+  return {inverse_temperature, seed, sample, top_k, top_p, min_p, typical_p};
+}
+
+// The arrays stay the caller's.
+AdjustSpec adjust_of(const AdjustIn& adjust, int vocab) {
+  AdjustSpec spec;
+  if (!adjust) return spec;
+  const auto& [ids, divisors, offsets, mask] = *adjust;
+  spec.count = ids.size();
+  if (divisors.size() != spec.count || offsets.size() != spec.count)
+    throw std::invalid_argument(std::to_string(spec.count) + " ids need as many divisors and offsets, not " +
+                                std::to_string(divisors.size()) + " and " + std::to_string(offsets.size()));
+  for (size_t i = 0; i < spec.count; ++i)
+    if (ids.data()[i] < 0 || ids.data()[i] >= vocab)
+      throw std::invalid_argument("adjusted id " + std::to_string(ids.data()[i]) + " is outside the vocabulary of " + std::to_string(vocab));
+  if (mask && mask->size() != static_cast<size_t>((vocab + 31) / 32))
+    throw std::invalid_argument("a mask of " + std::to_string(mask->size()) + " words does not cover a vocabulary of " +
+                                std::to_string(vocab) + ": ceil(V / 32) words do");
+  spec.ids = ids.data();
+  spec.divisors = divisors.data();
+  spec.offsets = offsets.data();
+  spec.mask = mask ? mask->data() : nullptr;
+  return spec;
+}
 
 Engine* make_engine(const nb::dict& config, const std::string& path, const std::vector<TensorTuple>& tensors,
                     const std::string& isa, int threads) {
@@ -68,8 +106,8 @@ Engine* make_engine(const nb::dict& config, const std::string& path, const std::
 std::shared_ptr<Scores> extend(Engine& engine, const std::vector<ExtendTuple>& items) {
   std::vector<ExtendItem> native;
   native.reserve(items.size());
-  for (const auto& [seq, tokens, parents, want, inverse_temperature, seed, sample] : items)
-    native.push_back({seq, tokens, parents, want, {inverse_temperature, seed, sample}});
+  for (const auto& [seq, tokens, parents, want, draw] : items)
+    native.push_back({seq, tokens, parents, want, draw_of(draw)});
   nb::gil_scoped_release release;
   return engine.extend(native);
 }
@@ -80,6 +118,32 @@ nb::ndarray<nb::numpy, const float> logits(const std::shared_ptr<Scores>& scores
                    [](void* p) noexcept { delete static_cast<std::shared_ptr<Scores>*>(p); });
   const size_t shape[1] = {static_cast<size_t>(scores->vocab)};
   return nb::ndarray<nb::numpy, const float>(data, 1, shape, keep);
+}
+
+int token(Scores& scores, int item, int row, const AdjustIn& adjust) {
+  if (!adjust) {
+    nb::gil_scoped_release release;
+    return scores.token(item, row);
+  }
+  const AdjustSpec spec = adjust_of(adjust, scores.vocab);
+  nb::gil_scoped_release release;
+  return scores.token(item, row, spec);
+}
+
+nb::ndarray<nb::numpy, float> law(const Scores& scores, int item, int row, const AdjustIn& adjust) {
+  const AdjustSpec spec = adjust_of(adjust, scores.vocab);
+  float* out;
+  auto result = fresh<float>({static_cast<size_t>(scores.vocab)}, &out);
+  nb::gil_scoped_release release;
+  scores.law(item, row, spec, out);
+  return result;
+}
+
+LogprobsOut logprobs(const Scores& scores, int item, int row, int chosen, int top, bool processed, const AdjustIn& adjust) {
+  const AdjustSpec spec = adjust_of(adjust, scores.vocab);
+  nb::gil_scoped_release release;
+  const Logprobs found = scores.logprobs(item, row, chosen, top, processed, spec);
+  return {found.chosen, found.top};
 }
 
 nb::tuple export_cache(Engine& engine, int seq) {
@@ -101,8 +165,11 @@ NB_MODULE(_native, m) {
   bind_kernels(m);
 
   nb::class_<Scores>(m, "Scores")
-      .def("token", &Scores::token, nb::arg("item"), nb::arg("row"), Release())
-      .def("logits", &logits, nb::arg("item"), nb::arg("row"));
+      .def("token", &token, nb::arg("item"), nb::arg("row"), nb::arg("adjust") = nb::none())
+      .def("logits", &logits, nb::arg("item"), nb::arg("row"))
+      .def("law", &law, nb::arg("item"), nb::arg("row"), nb::arg("adjust") = nb::none())
+      .def("logprobs", &logprobs, nb::arg("item"), nb::arg("row"), nb::arg("chosen"), nb::arg("top"), nb::arg("processed"),
+           nb::arg("adjust") = nb::none());
 
   nb::class_<Engine>(m, "Engine")
       .def(nb::new_(&make_engine), nb::arg("config"), nb::arg("path"), nb::arg("tensors"), nb::arg("isa"), nb::arg("threads"))

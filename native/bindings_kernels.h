@@ -4,6 +4,11 @@ void check_kernel(bool ok, const char* what) {
   if (!ok) throw std::invalid_argument(what);
 }
 
+int vocabulary_of(const FloatIn& x) {
+  check_kernel(x.ndim() == 1 && x.size() > 0, "x must be [V]");
+  return static_cast<int>(x.size());
+}
+
 // Packs source rows (bytes of a GGUF tensor) and multiplies them with float rows, as a pass does; add: to `onto`.
 nb::ndarray<nb::numpy, float> kernel_linear(const std::string& isa, const std::string& type, nb::bytes source, FloatIn x, int outputs, bool add, float onto) {
   const Kernels& k = kernels_for(isa);
@@ -142,19 +147,50 @@ nb::ndarray<nb::numpy, float> kernel_merge(const std::string& isa, FloatIn first
 // inverse temperature 0 is the arg-max
 int kernel_draw(const std::string& isa, FloatIn x, float inverse_temperature, uint64_t seed, uint32_t sample, uint32_t position) {
   const Kernels& k = kernels_for(isa);
-  check_kernel(x.ndim() == 1 && x.size() > 0, "x must be [V]");
-  const int n = static_cast<int>(x.size());
-  Buffer<float> padded((x.size() + 63) / 64 * 64);
-  std::memcpy(padded.get(), x.data(), x.size() * sizeof(float));
+  const int n = vocabulary_of(x);
   int index;
   FloatMode mode;
   if (inverse_temperature == 0.0f) {
     float best;
-    k.argmax(padded.get(), 0, n, &best, &index);
+    k.argmax(x.data(), 0, n, &best, &index);
   } else {
-    k.draw(padded.get(), n, inverse_temperature, {seed, position, sample, 0}, &index);
+    float best;
+    k.argmax(x.data(), 0, n, &best, &index);
+    k.draw(x.data(), n, inverse_temperature, {seed, position, sample, 0}, index, &index);
   }
   return index;
+}
+
+// core.sampling's token, law and logprobs of a row
+int kernel_token(const std::string& isa, FloatIn x, const DrawTuple& draw, uint32_t position, const AdjustIn& adjust) {
+  const int vocab = vocabulary_of(x);
+  const AdjustSpec spec = adjust_of(adjust, vocab);
+  const Kernels& k = kernels_for(isa);
+  FloatMode mode;
+  float best;
+  int largest;
+  k.argmax(x.data(), 0, vocab, &best, &largest);
+  return Sampler(k).token(x.data(), vocab, largest, draw_of(draw), position, spec);
+}
+
+nb::ndarray<nb::numpy, float> kernel_law(const std::string& isa, FloatIn x, const DrawTuple& draw, const AdjustIn& adjust) {
+  const int vocab = vocabulary_of(x);
+  const AdjustSpec spec = adjust_of(adjust, vocab);
+  float* out;
+  auto result = fresh<float>({x.size()}, &out);
+  FloatMode mode;
+  Sampler(kernels_for(isa)).law(x.data(), vocab, draw_of(draw), spec, out);
+  return result;
+}
+
+LogprobsOut kernel_logprobs(const std::string& isa, FloatIn x, int chosen, int top, const std::optional<DrawTuple>& draw, const AdjustIn& adjust) {
+  const int vocab = vocabulary_of(x);
+  check_kernel(chosen >= 0 && chosen < vocab && top >= 0, "chosen must be an id and top at least 0");
+  const AdjustSpec spec = adjust_of(adjust, vocab);
+  const DrawSpec processed = draw ? draw_of(*draw) : DrawSpec();
+  FloatMode mode;
+  const Logprobs found = Sampler(kernels_for(isa)).logprobs(x.data(), vocab, chosen, top, draw ? &processed : nullptr, spec);
+  return {found.chosen, found.top};
 }
 
 void bind_kernels(nb::module_& m) {
@@ -165,4 +201,7 @@ void bind_kernels(nb::module_& m) {
   m.def("kernel_attend_f16", &kernel_attend_f16, nb::arg("isa"), nb::arg("queries"), nb::arg("visible"), nb::arg("keys"), nb::arg("values"));
   m.def("kernel_merge", &kernel_merge, nb::arg("isa"), nb::arg("first"), nb::arg("second"));
   m.def("kernel_draw", &kernel_draw, nb::arg("isa"), nb::arg("x"), nb::arg("inverse_temperature"), nb::arg("seed"), nb::arg("sample"), nb::arg("position"));
+  m.def("kernel_token", &kernel_token, nb::arg("isa"), nb::arg("x"), nb::arg("draw"), nb::arg("position"), nb::arg("adjust") = nb::none());
+  m.def("kernel_law", &kernel_law, nb::arg("isa"), nb::arg("x"), nb::arg("draw"), nb::arg("adjust") = nb::none());
+  m.def("kernel_logprobs", &kernel_logprobs, nb::arg("isa"), nb::arg("x"), nb::arg("chosen"), nb::arg("top"), nb::arg("draw").none(), nb::arg("adjust") = nb::none());
 }

@@ -26,8 +26,24 @@ def test_drafters() -> None:
     assert run_examples("docs/drafters.md") == 3
 
 
+def test_sampling() -> None:
+    assert run_examples("docs/sampling.md") == 1
+
+
 @pytest.mark.model
 @pytest.mark.usefixtures("default_model")
 def test_readme(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_examples("README.md") == 1
     assert capsys.readouterr().out.strip()
+
+
+@pytest.mark.model
+@pytest.mark.usefixtures("default_model")
+def test_exactness() -> None:
+    assert run_examples("docs/exactness.md") == 1
+
+
+@pytest.mark.model
+@pytest.mark.usefixtures("default_model")
+def test_constraints() -> None:
+    assert run_examples("docs/constraints.md") == 1

@@ -14,7 +14,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from outrider.api import Chunk, FinishReason, Generator, Origin, Pass, Request, Sampling, Usage
+    from outrider.api import (
+        Chunk,
+        Constraint,
+        ConstraintKind,
+        FinishReason,
+        Generator,
+        Logprob,
+        LogprobsMode,
+        Origin,
+        Pass,
+        Request,
+        Sampling,
+        Usage,
+    )
     from outrider.errors import BackendError, ModelFileError, OutriderError, SourceError, UsageError
     from outrider.llm import LLM, Result
     from outrider.loading import load
@@ -23,8 +36,12 @@ __all__ = [
     "LLM",
     "BackendError",
     "Chunk",
+    "Constraint",
+    "ConstraintKind",
     "FinishReason",
     "Generator",
+    "Logprob",
+    "LogprobsMode",
     "ModelFileError",
     "Origin",
     "OutriderError",

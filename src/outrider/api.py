@@ -15,6 +15,7 @@ class Origin(StrEnum):
     """Where a token of the answer came from."""
 
     ACCEPTED = "accepted"  # guessed by the drafter and kept
+    FORCED = "forced"  # drafted because the constraint leaves no other text, and kept
     RECOVERED = "recovered"  # the target's own, after a guess was rejected
     BONUS = "bonus"  # the target's own, after every guess (or an empty draft) was kept
 
@@ -22,28 +23,90 @@ class Origin(StrEnum):
 class FinishReason(StrEnum):
     """Why an answer ended."""
 
-    STOP = "stop"  # end of text, or a stop string
+    STOP = "stop"  # end of text, a stop string or id, or the end of the constraint's grammar
     LENGTH = "length"  # max_tokens, or the context is full
+    STUCK = "stuck"  # the constraint and the allowed and banned ids together left no token
+
+
+class LogprobsMode(StrEnum):
+    """Of which law log-probabilities tell."""
+
+    RAW = "raw"  # the model's own, before anything else
+    PROCESSED = "processed"  # the one that the token is drawn from
+
+
+class ConstraintKind(StrEnum):
+    """What a constraint's text is."""
+
+    JSON_SCHEMA = "json_schema"
+    REGEX = "regex"
+    GRAMMAR = "grammar"  # Lark, in llguidance's dialect
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """What the answer's text must be; it ends where the constraint ends."""
+
+    kind: ConstraintKind
+    text: str
+    after: str | None = None  # free text first: the constraint holds from behind this marker on
 
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How the target's law becomes a token. temperature 0 is the arg-max."""
+    """How a row of logits becomes the law of the next token, and with which noise it is drawn.
+
+    The defaults change nothing: the arg-max of the model's own logits. What acts acts in the order below: penalties,
+    bias, ids, temperature, top_k, top_p, min_p, typical_p (docs/sampling.md; core.sampling has the exact definitions).
+    temperature 0 is the arg-max whatever top_k, top_p, min_p and typical_p say.
+    """
 
     temperature: float = 0.0
     seed: int = 0
     sample: int = 0
+    repetition_penalty: float = 1.0  # of ids in prompt and answer: positive logits are divided by it, others multiplied
+    frequency_penalty: float = 0.0  # taken off an id's logit once for each time it stands in the answer
+    presence_penalty: float = 0.0  # taken off an id's logit if it stands in the answer
+    logit_bias: tuple[tuple[int, float], ...] = ()  # (id, what is added)
+    allowed_token_ids: tuple[int, ...] | None = None  # None: all
+    banned_token_ids: tuple[int, ...] = ()
+    top_k: int = 0  # 0: off
+    top_p: float = 1.0  # 1: off
+    min_p: float = 0.0  # 0: off
+    typical_p: float = 1.0  # 1: off
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One answer that is wanted."""
+    """One prompt to answer; n samples of it are answers (request, sample) 0 to n - 1.
+
+    Sample i is what a request of its own with sampling.sample + i would get.
+    """
 
     prompt: Sequence[int]
     max_tokens: int = 256
     sampling: Sampling = Sampling()
     stop: tuple[str, ...] = ()
     ignore_eos: bool = False
+    stop_token_ids: tuple[int, ...] = ()  # end the answer as an end of text does, and are no part of it
+    min_tokens: int = 0  # no end of text, stop id or stop string before
+    n: int = 1
+    logprobs: int | None = None  # how many alternatives to tell with each token's own; None: nothing
+    logprobs_mode: LogprobsMode = LogprobsMode.RAW
+    prompt_logprobs: int | None = None  # the same for the prompt's tokens, always of the model's own law
+    constraint: Constraint | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Logprob:
+    """A token's log-probability where it stands, and the likeliest tokens there: (id, logprob), best first.
+
+    Natural logarithms; -inf where a token was impossible. Equal ones are in the order of their ids.
+    """
+
+    id: int
+    logprob: float
+    top: tuple[tuple[int, float], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +114,17 @@ class Usage:
     """What an answer cost; the lists are by draft position (depth), first position first.
 
     drafted_per_position[i] counts passes that verified a node at depth i, accepted_per_position[i] those that kept one;
-    tokens cut off at the end of an answer are counted nowhere.
+    tokens cut off at the end of an answer are counted nowhere. forced: how many of the accepted tokens were drafted
+    because the constraint left no other text.
     """
 
     prompt_tokens: int
     completion_tokens: int
     passes: int  # target passes that decided a token, the end of text included; prompt-only chunks are not among them
+    plain_passes: int  # what the same answer would have taken without speculation
     drafted: int
     accepted: int
+    forced: int
     drafted_per_position: tuple[int, ...]
     accepted_per_position: tuple[int, ...]
     tokens_per_pass: float
@@ -79,6 +145,7 @@ class Pass:
     path: tuple[int, ...]  # accepted nodes, before anything was trimmed
     token: int  # the target's own
     seconds: float
+    forced: int = 0  # the first so many drafted nodes are text that the constraint leaves no choice about
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +159,10 @@ class Chunk:
     story: Pass | None = None
     finish_reason: FinishReason | None = None
     usage: Usage | None = None  # with the last chunk of an answer
+    sample: int = 0  # which of the request's n answers
+    logprobs: tuple[Logprob, ...] | None = None  # one for each id, if asked for
+    # With the first chunk of an answer, if asked for: one for each prompt id, None for the first of them.
+    prompt_logprobs: tuple[Logprob | None, ...] | None = None
 
 
 class Generator(Protocol):

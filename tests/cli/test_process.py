@@ -65,6 +65,27 @@ def test_colours_and_summary_on_a_terminal() -> None:
     assert "\x1b[32mgreen\x1b[0m" in summary[1]
 
 
+def test_forced_tokens_have_a_colour_and_a_legend_on_a_terminal() -> None:
+    screen, status = OnTerminal("hero", "run", "hi", "--json-object").to_the_end()
+    assert status == 0
+    answer, first, second = screen.splitlines()
+    assert answer == "\x1b[36mThe\x1b[0m\x1b[36m sky\x1b[0m\x1b[32m is\x1b[0m blue."
+    assert "5 tokens" in first
+    assert "accepted 3 of 5 drafted (60 %), 2 of them forced by the constraint, 3 passes saved" in second
+    assert "\x1b[32mgreen\x1b[0m" in second
+    assert "\x1b[36mcyan\x1b[0m\x1b[2m: forced by the constraint" in second
+
+
+def test_each_sample_has_its_summary_on_a_terminal() -> None:
+    screen, status = OnTerminal("sky", "run", "hi", "--n", "2", "--color", "never").to_the_end()
+    assert status == 0
+    lines = screen.splitlines()
+    assert lines[0:2] == ["--- sample 1 of 2 ---", SKY_TEXT]
+    assert "ended by stop" in lines[2]
+    assert lines[4:6] == ["--- sample 2 of 2 ---", SKY_TEXT]
+    assert "ended by length" in lines[6]
+
+
 @pytest.mark.parametrize(
     ("arguments", "changes"),
     [((), {"NO_COLOR": "1"}), ((), {"TERM": "dumb"}), (("--color", "never"), {})],

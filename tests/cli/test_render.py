@@ -48,17 +48,24 @@ def test_control_characters_become_symbols(text: str, shown: str) -> None:
     assert render.visible(text) == shown
 
 
-@pytest.mark.parametrize(
-    ("tokens", "passes", "reason", "saved"),
-    [
-        (6, 4, FinishReason.STOP, 3),  # plain decoding needs a seventh pass to find the end
-        (6, 4, FinishReason.LENGTH, 2),
-        (0, 1, FinishReason.STOP, 0),
-        (3, 3, FinishReason.LENGTH, 0),
-    ],
-)
-def test_passes_saved(tokens: int, passes: int, reason: FinishReason, saved: int) -> None:
-    assert render.passes_saved(usage_of(tokens, passes, 0), reason) == saved
+def test_a_stuck_answer_says_why() -> None:
+    assert "stuck: no token was left that the constraint and the allowed and banned ids permit" in render.summary(
+        usage_of(6, 4, 3), FinishReason.STUCK, colour=False
+    )
+    assert "the constraint and the allowed and banned ids together left no token" in story.ending(FinishReason.STUCK, 0)
+
+
+def test_the_legend_names_the_colours_that_are_there() -> None:
+    def legend(accepted: int, forced: int) -> tuple[bool, bool]:
+        text = render.summary(usage_of(6, 4, accepted, forced), FinishReason.STOP, colour=True)
+        return "green" in text, "cyan" in text
+
+    assert [legend(3, 0), legend(3, 2), legend(2, 2), legend(0, 0)] == [
+        (True, False),
+        (True, True),
+        (False, True),
+        (False, False),
+    ]
 
 
 def test_columns_are_aligned() -> None:
@@ -95,6 +102,14 @@ def test_tree_siblings_name_the_accepted_one() -> None:
     assert 'rejected: the target wanted " sky"' in text
     assert "(bonus)" in text
     assert text.startswith("pass 3: position 9, 0.0 ms, 4 drafted, 2 accepted\n")
+
+
+def test_forced_nodes_are_named() -> None:
+    one = Pass(9, ids(b" sky", b" is", b" red"), (-1, 0, 1), (0, 1), IDS[b" blue"], 0.0, forced=1)
+    text = story.tell(1, one, name, colour=True)
+    assert "3 drafted (1 forced by the constraint), 2 accepted" in text
+    assert text.count("forced by the constraint, accepted") == 1
+    assert [text.count(colour) for colour in (render.CYAN, render.GREEN, story.RED)] == [1, 1, 1]
 
 
 def test_a_token_cannot_break_the_story() -> None:

@@ -11,19 +11,42 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from itertools import permutations, product
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
+import numpy as np
 import pytest
 
+from outrider.api import Sampling
 from outrider.core import rules, tree
+from outrider.core.rules import Judge
 from outrider.core.types import EMPTY, Draft, Law, Verdict
+from outrider.errors import UsageError
 
 Tokens: TypeAlias = tuple[int, ...]
 Noise: TypeAlias = tuple[int, ...]
-Rule: TypeAlias = Callable[[Draft, Callable[[int], int]], Verdict]
 Drafts: TypeAlias = Callable[[Noise], Iterator[tuple[Fraction, Draft]]]  # may look at the noise: the hostile case
 VOCAB, LEVELS, LENGTH = 3, 4, 3
 SHAPES = {"chain": (-1, 0), "siblings": (-1, -1), "tree": (-1, -1, 0), "late": (-1, 0, -1, 2)}
+
+
+class Answers:
+    """rules.Target of which coupled may use the token alone."""
+
+    def __init__(self, token: Callable[[int], int]) -> None:
+        self.token = token
+
+    def law(self, node: int) -> Any:
+        raise AssertionError("the coupled rule asks for p")
+
+
+class NoChance:
+    """rules.Chance that coupled must not need."""
+
+    def accept(self, node: int, probability: Any) -> bool:
+        raise AssertionError("the coupled rule asks for luck")
+
+    def draw(self, node: int, weights: Any) -> int:
+        raise AssertionError("the coupled rule draws")
 
 
 def target(context: Tokens, noise: int) -> int:
@@ -88,20 +111,20 @@ def decode(noise: Noise, tokens: Tokens = ()) -> Tokens:
     return tokens
 
 
-def outputs(rule: Rule, drafts: Drafts) -> Iterator[tuple[Fraction, Noise, Draft, Verdict, Tokens]]:
+def outputs(judge: Judge, drafts: Drafts) -> Iterator[tuple[Fraction, Noise, Draft, Verdict, Tokens]]:
     """One pass with every noise and every draft, then plain decoding to LENGTH tokens."""
     for noise in product(range(LEVELS), repeat=LENGTH):
         for weight, draft in drafts(noise):
             texts = {node: tuple(draft.tokens[n] for n in tree.path(draft, node)) for node in range(-1, len(draft))}
             answers = {node: target(text, noise[len(text)]) for node, text in texts.items()}
-            verdict = rule(draft, answers.__getitem__)
+            verdict = judge(draft, Answers(answers.__getitem__), NoChance())
             tokens = (*(draft.tokens[node] for node in verdict.path), verdict.token)[:LENGTH]
             yield weight / LEVELS**LENGTH, noise, draft, verdict, decode(noise, tokens)
 
 
-def law(rule: Rule, drafts: Drafts) -> Counter[Tokens]:
+def law(judge: Judge, drafts: Drafts) -> Counter[Tokens]:
     found: Counter[Tokens] = Counter()
-    for weight, _, _, _, tokens in outputs(rule, drafts):
+    for weight, _, _, _, tokens in outputs(judge, drafts):
         found[tokens] += weight  # type: ignore[assignment]
     return found
 
@@ -141,7 +164,8 @@ def test_only_the_path_is_asked_for() -> None:
         asked.append(node)
         return (5, 6, 9)[len(asked) - 1]
 
-    assert rules.coupled(Draft((4, 5, 7, 6), (-1, -1, 0, 1)), draw) == Verdict((1, 3), 9)
+    verdict = rules.coupled(Draft((4, 5, 7, 6), (-1, -1, 0, 1)), Answers(draw), NoChance())
+    assert verdict == Verdict((1, 3), 9)
     assert asked == [-1, 1, 3]
 
 
@@ -149,9 +173,9 @@ FAULTS = {
     "accepts anything": ("draft.tokens[child] == token", "True"),
     "accepts the opposite": ("draft.tokens[child] == token", "draft.tokens[child] != token"),
     "forgets who the parent is": ("parent == node and ", ""),
-    "asks the row above": ("child, draw(child)", "child, draw(node)"),
-    "keeps the old token": ("node, token = child, draw(child)", "node = child"),
-    "starts one row late": ("-1, draw(-1)", "-1, draw(len(draft.parents) - 1)"),
+    "asks the row above": ("child, target.token(child)", "child, target.token(node)"),
+    "keeps the old token": ("node, token = child, target.token(child)", "node = child"),
+    "starts one row late": ("-1, target.token(-1)", "-1, target.token(len(draft.parents) - 1)"),
     "emits the guess": ("tuple(path), token)", "tuple(path), draft.tokens[0] if draft.tokens else token)"),
     "loses the path": ("path.append(child)", "path[:] = [child]"),
 }
@@ -162,10 +186,75 @@ def test_planted_faults_are_caught(fault: str) -> None:
     before, after = FAULTS[fault]
     source = inspect.getsource(rules.coupled)
     assert source.count(before) == 1
-    space: dict[str, Rule] = {}
+    space: dict[str, Judge] = {}
     exec(source.replace(before, after), vars(rules) | {}, space)
     assert any(law(space["coupled"], drafts) != target_law() for drafts in CASES.values())
 
 
-def test_the_rule_is_short() -> None:
-    assert len(inspect.getsource(rules.coupled).splitlines()) <= 30
+@pytest.mark.parametrize("name", rules.RULES)
+def test_every_rule_is_short_and_known_by_its_name(name: str) -> None:
+    rule = rules.find(name)
+    assert rule.name == name == rule.judge.__name__
+    assert len(inspect.getsource(rule.judge).splitlines()) <= 30
+
+
+@pytest.mark.parametrize("name", ["", "strict", "Block", None, 3])
+def test_an_unknown_rule_is_refused_with_the_names_there_are(name: Any) -> None:
+    with pytest.raises(UsageError, match="must be one of: coupled, rejection, block, traversal"):
+        rules.find(name)
+
+
+HALVES = np.full(2, 0.5)
+BAD_DRAFTS = {
+    "block, branching": ("block", Draft((0, 1), (-1, -1)), "rule block judges chains, and this draft of law point"),
+    "rejection, no q": (
+        "rejection",
+        Draft.chain((0, 1), Law.IID),
+        "rule rejection needs the q .* law iid: 2 .* have 0",
+    ),
+    "block, no q": (
+        "block",
+        Draft.chain((0,), Law.DISTINCT),
+        "rule block needs the q of every node of .* law distinct",
+    ),
+    "traversal, one q": ("traversal", Draft.chain((0, 1), Law.IID, (HALVES,)), "rule traversal .* 2 nodes have 1"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_DRAFTS)
+def test_what_a_rule_is_not_proved_for_is_refused(case: str) -> None:
+    name, draft, words = BAD_DRAFTS[case]
+    rule = rules.find(name)
+    with pytest.raises(UsageError, match=words):
+        rule.judge(draft, Answers(lambda _: 0), NoChance())
+    with pytest.raises(UsageError, match=words):
+        rule.check(draft, 2)
+
+
+def test_a_rule_for_other_laws_says_which() -> None:
+    rule = rules.Rule("narrow", rules.coupled, frozenset({Law.POINT, Law.IID}), trees=True, uses_p=False, uses_q=False)
+    with pytest.raises(UsageError, match="rule narrow is not proved for drafts of law distinct, only for: iid, point"):
+        rule.admit(Draft((0,), (-1,), Law.DISTINCT))
+
+
+@pytest.mark.parametrize(
+    ("q", "words"),
+    [
+        (np.full(3, 1 / 3), r"q of draft node 0 is \(3,\); rule block needs an array of 2"),
+        ([0.5, 0.5], "q of draft node 0 is list"),
+        (np.array([0.5, np.nan], np.float32), "finite and at least 0"),
+        (np.array([0.5, np.inf], np.float32), "finite and at least 0"),
+        (np.array([1.5, -0.5], np.float32), "lies in -0.5..1.5"),
+    ],
+)
+def test_a_q_that_is_none_is_refused(q: Any, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        rules.BLOCK.check(Draft.chain((0,), Law.IID, (q,)), 2)
+    rules.COUPLED.check(Draft.chain((0,), Law.IID, (q,)), 2)
+    rules.BLOCK.check(Draft.chain((0,), Law.IID, (HALVES,)), 2)
+    rules.BLOCK.check(Draft.chain((0,), Law.POINT), 2)
+
+
+def test_at_temperature_0_every_rule_is_the_coupled_one() -> None:
+    assert rules.rule_for(rules.BLOCK, Sampling(temperature=0.0)) is rules.COUPLED
+    assert rules.rule_for(rules.BLOCK, Sampling(temperature=0.1)) is rules.BLOCK

@@ -22,6 +22,12 @@ def test_depths_and_paths() -> None:
     assert tree.path(TREE, -1) == ()
 
 
+def test_children_stand_in_their_order() -> None:
+    assert tree.children(TREE) == {-1: (0, 4), 0: (1, 2), 2: (3,)}
+    assert tree.children(Draft((1, 1, 1), (-1, 0, -1))) == {-1: (0, 2), 0: (1,)}
+    assert tree.children(EMPTY) == {}
+
+
 def test_chains() -> None:
     assert tree.is_chain(Draft.chain((1, 2, 3)))
     assert tree.is_chain(EMPTY)

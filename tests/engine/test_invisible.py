@@ -72,7 +72,9 @@ def test_any_batch_with_any_drafter_equals_single_plain_runs(
     answers = {tuple(request.prompt): unending(law, request) for request in batch}
     made = world(law, DRAFTERS[drafter](answers, seed), gamma, chunk_rows=chunk_rows, slots=slots)
     found = made.answer(*batch)
-    assert [content(answer) for answer in found] == [content(plain(law, request)) for request in batch]
+    alone = [plain(law, request) for request in batch]
+    assert [content(answer) for answer in found] == [content(answer) for answer in alone]
+    assert [answer.usage.plain_passes for answer in found] == [answer.usage.passes for answer in alone]
     assert made.backend.sequences == 0
 
 
@@ -179,4 +181,4 @@ def test_interleaved_iterators_do_not_disturb_each_other() -> None:
         for stream, found in zip(streams, chunks, strict=True):
             found.extend(islice(stream, 1))
     for found, request in zip(chunks, asked, strict=True):
-        assert content(join(found, 1)[0]) == content(plain(law, request))
+        assert content(join(found, [1])[0]) == content(plain(law, request))

@@ -6,14 +6,15 @@ from tests.engine.worlds import PIECES, VOCAB, world
 
 from outrider.api import Request
 from outrider.engine.scheduler import Scheduler
-from outrider.engine.sequence import Sequence
+from outrider.engine.sequence import Family, Sequence, World
 from outrider.testing.table import RandomLaw
 from outrider.testing.text import PieceDetokenizer
 
 
 def sequences(*lengths: int) -> list[Sequence]:
+    shared = World(VOCAB, 999, frozenset(), uses_p=False)
     return [
-        Sequence(index, Request((1,) * length), 999, frozenset(), PieceDetokenizer(PIECES))
+        Sequence(index, Request((1,) * length), 0, Family(1), shared, PieceDetokenizer(PIECES), None)
         for index, length in enumerate(lengths)
     ]
 

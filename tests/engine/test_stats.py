@@ -101,9 +101,9 @@ def test_the_story_of_a_pass() -> None:
 
 def test_a_meter_counts_nothing_from_the_first_trimmed_token_on() -> None:
     meter = Meter(5)
-    meter.record(0, Draft.chain((1, 2, 3)), 3, trimmed=False)
+    meter.record(0, Draft.chain((1, 2, 3)), (0, 1, 2), trimmed=False)
     meter.time(StepTime(1.0, 0.1, 0.8))
-    meter.record(4, Draft((1, 2, 3, 4), (-1, -1, 1, 2)), 3, trimmed=True)
+    meter.record(4, Draft((1, 2, 3, 4), (-1, -1, 1, 2)), (1, 2, 3), trimmed=True)
     meter.time(StepTime(2.0, 0.2, 1.6))
     usage = meter.usage(6)
     assert (usage.drafted, usage.accepted) == (6, 5)

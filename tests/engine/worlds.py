@@ -6,7 +6,9 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from outrider.api import Chunk, FinishReason, Origin, Pass, Request, Usage
+from outrider.api import Chunk, FinishReason, Logprob, Origin, Pass, Request, Usage
+from outrider.constraints.base import MatcherMaker
+from outrider.core.rules import COUPLED, Rule
 from outrider.drafters.base import Drafter
 from outrider.engine.engine import Engine
 from outrider.engine.outlet import Detokenizer
@@ -30,6 +32,8 @@ class Answer:
     usage: Usage
     stories: tuple[Pass, ...]
     chunks: tuple[Chunk, ...]
+    logprobs: tuple[Logprob, ...] | None
+    prompt_logprobs: tuple[Logprob | None, ...] | None
 
 
 @dataclass(slots=True)
@@ -40,7 +44,8 @@ class World:
     engine: Engine
 
     def answer(self, *requests: Request) -> list[Answer]:
-        return join(list(self.engine.generate(requests)), len(requests))
+        """All answers, those of one request's samples next to each other."""
+        return join(list(self.engine.generate(requests)), [request.n for request in requests])
 
 
 def world(
@@ -54,32 +59,65 @@ def world(
     eos: frozenset[int] = frozenset({EOS}),
     slots: int = 32,
     chunk_rows: int = 512,
+    rule: Rule = COUPLED,
+    matchers: MatcherMaker | None = None,
     clock: Callable[[], float] = time.perf_counter,
 ) -> World:
     backend = TableBackend(law, vocab, context)
-    engine = Engine(backend, drafter, Fixed(gamma), detokenizer, eos, slots=slots, chunk_rows=chunk_rows, clock=clock)
+    engine = Engine(
+        backend,
+        drafter,
+        Fixed(gamma),
+        detokenizer,
+        eos,
+        rule=rule,
+        matchers=matchers,
+        slots=slots,
+        chunk_rows=chunk_rows,
+        clock=clock,
+    )
     return World(backend, engine)
 
 
-def join(chunks: Sequence[Chunk], requests: int) -> list[Answer]:
-    """Chunks by answer; also checks what every stream must hold."""
-    found: list[Answer] = []
-    for index in range(requests):
-        own = tuple(chunk for chunk in chunks if chunk.request == index)
-        assert [chunk.finish_reason is not None for chunk in own] == [False] * (len(own) - 1) + [True]
-        assert [chunk.usage is not None for chunk in own] == [False] * (len(own) - 1) + [True]
-        last = own[-1]
-        assert last.usage is not None
-        assert last.finish_reason is not None
-        ids = tuple(token for chunk in own for token in chunk.token_ids)
-        origins = tuple(origin for chunk in own for origin in chunk.origins)
-        usage = last.usage
-        assert len(ids) == len(origins) == usage.completion_tokens
-        assert usage.accepted == sum(usage.accepted_per_position) == origins.count(Origin.ACCEPTED)
-        assert len(usage.drafted_per_position) == len(usage.accepted_per_position)
-        assert all(kept <= n for kept, n in zip(usage.accepted_per_position, usage.drafted_per_position, strict=True))
-        assert usage.accepted <= usage.drafted
-        stories = tuple(chunk.story for chunk in own if chunk.story is not None)
-        text = "".join(chunk.text for chunk in own)
-        found.append(Answer(text, ids, origins, last.finish_reason, last.usage, stories, own))
-    return found
+def join(chunks: Sequence[Chunk], samples: Sequence[int]) -> list[Answer]:
+    """Chunks by answer, given the number of samples of each request; also checks what every stream must hold."""
+    return [
+        _join(tuple(chunk for chunk in chunks if (chunk.request, chunk.sample) == (index, sample)))
+        for index, count in enumerate(samples)
+        for sample in range(count)
+    ]
+
+
+def _join(own: tuple[Chunk, ...]) -> Answer:
+    assert [chunk.finish_reason is not None for chunk in own] == [False] * (len(own) - 1) + [True]
+    assert [chunk.usage is not None for chunk in own] == [False] * (len(own) - 1) + [True]
+    last = own[-1]
+    assert last.usage is not None
+    assert last.finish_reason is not None
+    ids = tuple(token for chunk in own for token in chunk.token_ids)
+    origins = tuple(origin for chunk in own for origin in chunk.origins)
+    usage = last.usage
+    assert len(ids) == len(origins) == usage.completion_tokens
+    assert usage.accepted == sum(usage.accepted_per_position)
+    assert usage.accepted == origins.count(Origin.ACCEPTED) + origins.count(Origin.FORCED)
+    assert usage.forced == origins.count(Origin.FORCED)
+    assert len(usage.drafted_per_position) == len(usage.accepted_per_position)
+    assert all(kept <= n for kept, n in zip(usage.accepted_per_position, usage.drafted_per_position, strict=True))
+    assert usage.accepted <= usage.drafted
+    logprobs = None
+    if own[0].logprobs is not None:
+        logprobs = tuple(entry for chunk in own for entry in chunk.logprobs or ())
+        assert tuple(entry.id for entry in logprobs) == ids
+        assert all(chunk.logprobs is not None and len(chunk.logprobs) == len(chunk.token_ids) for chunk in own)
+    assert all(chunk.prompt_logprobs is None for chunk in own[1:])
+    return Answer(
+        "".join(chunk.text for chunk in own),
+        ids,
+        origins,
+        last.finish_reason,
+        usage,
+        tuple(chunk.story for chunk in own if chunk.story is not None),
+        own,
+        logprobs,
+        own[0].prompt_logprobs,
+    )

@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from outrider.api import FinishReason, Request, Usage
+from tests.engine.worlds import join
+
+from outrider.api import FinishReason, Logprob, Origin, Request, Usage
 from outrider.backends.base import Backend
+from outrider.constraints.base import MatcherMaker
+from outrider.core.rules import COUPLED, Rule
 from outrider.drafters.base import Drafter
 from outrider.engine.engine import Engine
 from outrider.models.tokenizer import Detokenizer, Tokenizer
@@ -20,6 +24,10 @@ class Answer:
     token_ids: tuple[int, ...]
     finish_reason: FinishReason
     usage: Usage
+    text: str
+    origins: tuple[Origin, ...]
+    logprobs: tuple[Logprob, ...] | None
+    prompt_logprobs: tuple[Logprob | None, ...] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +38,8 @@ class World:
     tokenizer: Tokenizer
     drafter: Drafter | None = None
     gamma: int = 0
+    rule: Rule = COUPLED
+    matchers: MatcherMaker | None = None
     slots: int = 32
     chunk_rows: int = 512
 
@@ -38,23 +48,22 @@ class World:
         return replace(self, drafter=drafter, gamma=gamma)
 
     def answers(self, requests: Sequence[Request]) -> list[Answer]:
-        """Answer all requests in one batch."""
+        """Answer all requests in one batch; the samples of one request stand next to each other."""
         engine = Engine(
             self.backend,
             self.drafter,
             Fixed(self.gamma),
             lambda: Detokenizer(self.tokenizer, skip_special=True),
             self.tokenizer.eos_ids,
+            rule=self.rule,
+            matchers=self.matchers,
             slots=self.slots,
             chunk_rows=self.chunk_rows,
         )
-        ids: list[list[int]] = [[] for _ in requests]
-        found: dict[int, Answer] = {}
-        for chunk in engine.generate(requests):
-            ids[chunk.request].extend(chunk.token_ids)
-            if chunk.finish_reason is not None and chunk.usage is not None:
-                found[chunk.request] = Answer(tuple(ids[chunk.request]), chunk.finish_reason, chunk.usage)
-        return [found[index] for index in range(len(requests))]
+        return [
+            Answer(own.ids, own.finish, own.usage, own.text, own.origins, own.logprobs, own.prompt_logprobs)
+            for own in join(list(engine.generate(requests)), [request.n for request in requests])
+        ]
 
 
 def ids_of(answers: Iterable[Answer]) -> list[tuple[int, ...]]:

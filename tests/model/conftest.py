@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 from tests.model.answers import World
 
 from outrider.backends.native import NativeBackend
+from outrider.constraints.compiler import Compiler
+from outrider.constraints.vocabulary import Vocabulary
 from outrider.models import gguf
 from outrider.models.chat import ChatTemplate
 from outrider.models.spec import ModelFile
@@ -36,7 +39,12 @@ def chat(model_file: ModelFile) -> ChatTemplate:
 def world(model_file: ModelFile) -> Iterator[World]:
     """The model as it is loaded by default; whoever uses it leaves no sequence open."""
     backend = NativeBackend(model_file)
-    yield World(backend, Tokenizer(model_file.tokenizer))
+    tokenizer = Tokenizer(model_file.tokenizer)
+    encode = partial(tokenizer.encode, special=False)
+    vocabulary = Vocabulary(
+        backend.vocab, tokenizer.vocab, tokenizer.token_bytes, tokenizer.is_special, tokenizer.eos_ids, encode
+    )
+    yield World(backend, tokenizer, matchers=Compiler(vocabulary))
     assert backend.open_sequences == 0
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from outrider.backends.base import Backend, Capabilities, Extend, Scores, Want
+from outrider.api import Logprob
+from outrider.backends.base import Adjust, Backend, Capabilities, Extend, Scores, Want
 from outrider.core.types import FloatArray
 
 CHUNK = 512
@@ -105,8 +106,16 @@ class ShiftedScores:
     scores: Scores
     skipped: list[int]  # per item
 
-    def token(self, item: int, row: int) -> int:
-        return self.scores.token(item, row - self.skipped[item])
+    def token(self, item: int, row: int, adjust: Adjust | None = None) -> int:
+        return self.scores.token(item, row - self.skipped[item], adjust)
 
     def logits(self, item: int, row: int) -> FloatArray:
         return self.scores.logits(item, row - self.skipped[item])
+
+    def law(self, item: int, row: int, adjust: Adjust | None = None) -> FloatArray:
+        return self.scores.law(item, row - self.skipped[item], adjust)
+
+    def logprobs(
+        self, item: int, row: int, chosen: int, top: int, processed: bool, adjust: Adjust | None = None
+    ) -> Logprob:
+        return self.scores.logprobs(item, row - self.skipped[item], chosen, top, processed, adjust)

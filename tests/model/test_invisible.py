@@ -32,7 +32,7 @@ Plain = dict[float, list[Answer]]  # temperature -> the answers of plain decodin
 
 def requests(prompts: Prompts, temperature: float) -> list[Request]:
     return [
-        Request(prompt, TOKENS, Sampling(temperature, seed=1000 + index), ignore_eos=True)
+        Request(prompt, TOKENS, Sampling(temperature=temperature, seed=1000 + index), ignore_eos=True)
         for index, prompt in enumerate(chain.from_iterable(prompts.values()))
     ]
 

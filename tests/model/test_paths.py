@@ -66,7 +66,9 @@ def test_instruction_sets_and_threads(
 @pytest.mark.parametrize("isa", _native.isas())
 def test_instruction_sets_answer_alike(isa: str, model_file: ModelFile, world: World, tokens: list[int]) -> None:
     """Greedy and drawn, speculatively there and plainly here."""
-    asked = [Request(tokens, 16, Sampling(temperature, seed=7), ignore_eos=True) for temperature in (0.0, 1.0)]
+    asked = [
+        Request(tokens, 16, Sampling(temperature=temperature, seed=7), ignore_eos=True) for temperature in (0.0, 1.0)
+    ]
     there = World(NativeBackend(model_file, isa=isa), world.tokenizer, NgramDrafter(), 3).answers(asked)
     assert ids_of(there) == ids_of(world.answers(asked))
     assert Sums.of(there).drafted > 0

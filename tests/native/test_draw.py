@@ -9,15 +9,17 @@ from hypothesis import strategies as st
 
 from outrider import _native
 from outrider.core import noise, sampling
+from outrider.core.sampling import Draw
 from outrider.core.types import FloatArray
 
 F = np.float32
 MOST = 2**32 - 1
+FULL = 49152
 SEEDS = (0, 1, MOST, 2**32, 2**63, 2**64 - 1)
 
 
 def drawn(isa: str, logits: FloatArray, temperature: float, seed: int, sample: int, position: int) -> int:
-    inverse = float(F(1.0 / temperature)) if temperature else 0.0
+    inverse = float(sampling.inverse_temperature(temperature)) if temperature else 0.0
     return _native.kernel_draw(isa, logits, inverse, seed, sample, position)
 
 
@@ -31,7 +33,7 @@ def test_every_small_vocabulary(isa: str, temperature: float) -> None:
     for vocab in range(1, 201):
         logits = row(vocab, vocab)
         token = drawn(isa, logits, temperature, vocab, 0, 7)
-        assert token == sampling.token(logits, temperature, vocab, 0, 7), f"vocabulary of {vocab}"
+        assert token == sampling.token(logits, Draw(temperature, vocab, 0), 7), f"vocabulary of {vocab}"
         found.add(token)
     assert len(found) > 50
 
@@ -39,8 +41,10 @@ def test_every_small_vocabulary(isa: str, temperature: float) -> None:
 @pytest.mark.parametrize("temperature", [0.0, 0.05, 1.0, 100.0])
 def test_a_large_vocabulary(isa: str, temperature: float) -> None:
     for seed in range(8):
-        logits = row(49152, seed, 3.0)
-        assert drawn(isa, logits, temperature, seed, 1, seed) == sampling.token(logits, temperature, seed, 1, seed)
+        logits = row(FULL, seed, 3.0)
+        assert drawn(isa, logits, temperature, seed, 1, seed) == sampling.token(
+            logits, Draw(temperature, seed, 1), seed
+        )
 
 
 def test_extreme_keys(isa: str) -> None:
@@ -49,7 +53,7 @@ def test_extreme_keys(isa: str) -> None:
         for position in (0, 1, 2**31, MOST):
             for sample in (0, MOST):
                 token = drawn(isa, logits, 1.0, seed, sample, position)
-                assert token == sampling.token(logits, 1.0, seed, sample, position), (seed, sample, position)
+                assert token == sampling.token(logits, Draw(1.0, seed, sample), position), (seed, sample, position)
                 found.add(token)
     assert len(found) > 20
 
@@ -69,7 +73,22 @@ def test_noise_in_every_bit(isa: str) -> None:
         level = F(16)  # at least as coarse as the noise: ties are decided by rounding, the same for both
         for step in range(-3, 4):
             logits = np.array([level + (g[1] - g[0]) + step * np.spacing(level), level], F)
-            assert drawn(isa, logits, 1.0, 9, 0, position) == sampling.token(logits, 1.0, 9, 0, position)
+            assert drawn(isa, logits, 1.0, 9, 0, position) == sampling.token(logits, Draw(1.0, 9, 0), position)
+
+
+def test_the_largest_noise_there_is_can_win(isa: str) -> None:
+    """Found by trying: here all 32 bits of an id's noise are 0, so it wins from 22 below the largest logit."""
+    seed, position, lucky, likely = 1, 127497, 19734, 3
+    assert noise.words(FULL, seed, 0, position)[lucky] == 0
+    g, found = noise.gumbel(FULL, seed, 0, position), set()
+    assert g[lucky] > 22.87
+    for step in range(-3, 4):
+        logits = np.full(FULL, g[likely] - g[lucky] + step * np.spacing(F(22)), F)
+        logits[likely] = 0
+        expected = sampling.token(logits, Draw(1.0, seed), position)
+        assert drawn(isa, logits, 1.0, seed, 0, position) == expected
+        found.add(expected)
+    assert found == {likely, lucky}
 
 
 def test_ties_go_to_the_lowest_id(isa: str) -> None:
@@ -115,7 +134,7 @@ LOGIT = st.sampled_from([0.0, -0.0, 1.0, -3e38, 3e38, float("inf"), float("-inf"
 )
 def test_any_row(logits: list[float], temperature: float, seed: int, sample: int, position: int) -> None:
     values = np.array(logits, F)
-    expected = sampling.token(values, temperature, seed, sample, position)
+    expected = sampling.token(values, Draw(temperature, seed, sample), position)
     assert [drawn(isa, values, temperature, seed, sample, position) for isa in _native.isas()] == [expected] * len(
         _native.isas()
     )

@@ -108,7 +108,7 @@ class Sequences(RuleBasedStateMachine):
             chain = known.tokens + self.ids_on(draft, tree.path(draft, node))
             view = scores.logits(item, node)
             assert view.tobytes() == self.whole(chain)[0][-1]
-            expected = sampling.token(view, draw.temperature, draw.seed, draw.sample, len(chain))
+            expected = sampling.token(view, draw, len(chain))
             self.held.append(Held(view, view.tobytes(), scores, (item, node), expected))
 
     @rule(batch=st.lists(st.tuples(seqs, st.integers(-1, 11)), min_size=1, max_size=4, unique_by=lambda pair: pair[0]))

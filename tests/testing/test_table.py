@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from outrider.backends.base import Backend, Extend
+from outrider.backends.base import Adjust, Backend, Draw, Extend, Want
+from outrider.core import sampling
 from outrider.core.types import FloatArray
 from outrider.errors import UsageError
-from outrider.testing import backend_suite
+from outrider.testing import backend_suite, scores_suite
 from outrider.testing.table import RandomLaw, ScriptedLaw, TableBackend, TableScores
 
 LAW = RandomLaw(16, 64, seed=3)  # depends on the whole context, so that any mix-up shows
@@ -76,9 +78,87 @@ class DrawsBesides(TableBackend):
     """Keys the noise with the row's own position."""
 
     def extend(self, items: Sequence[Extend]) -> TableScores:
-        scores = super().extend(items)
-        scores.token = lambda item, row: (TableScores.token(scores, item, row) + 1) % 16  # type: ignore[method-assign]
-        return scores
+        return _Besides(super().extend(items))
+
+
+class ForgetsFilters(TableBackend):
+    """Draws with the temperature alone."""
+
+    def extend(self, items: Sequence[Extend]) -> TableScores:
+        plain = [Draw(item.draw.temperature, item.draw.seed, item.draw.sample) for item in items]
+        return super().extend([replace(item, draw=draw) for item, draw in zip(items, plain, strict=True)])
+
+
+class ForgetsAdjust(TableBackend):
+    """Draws from the model's own law whatever was asked."""
+
+    def extend(self, items: Sequence[Extend]) -> TableScores:
+        return _Deaf(super().extend(items))
+
+
+class RemembersAdjusted(TableBackend):
+    """Gives the first token that was ever drawn from a row, adjusted or not."""
+
+    def extend(self, items: Sequence[Extend]) -> TableScores:
+        return _Sticky(super().extend(items))
+
+
+class TellsDouble(TableBackend):
+    """Computes p in float64, and log-probabilities from it."""
+
+    def extend(self, items: Sequence[Extend]) -> TableScores:
+        return _Double(super().extend(items))
+
+
+class LetsTokensTell(TableBackend):
+    """Gives laws of rows that only wanted their token."""
+
+    def extend(self, items: Sequence[Extend]) -> TableScores:
+        return _Generous(super().extend(items))
+
+
+class _Wrapped(TableScores):
+    """The scores of a table backend, to be spoilt."""
+
+    def __init__(self, scores: TableScores) -> None:
+        super().__init__(scores._law, scores._rows, scores._want, scores._draws)
+
+
+class _Besides(_Wrapped):
+    def token(self, item: int, row: int, adjust: Adjust | None = None) -> int:
+        tokens = self._asked(item, row, Want.TOKEN)
+        return sampling.token(self._law(tokens), self._draws[item], len(tokens) - 1, adjust)
+
+
+class _Deaf(_Wrapped):
+    def token(self, item: int, row: int, adjust: Adjust | None = None) -> int:
+        if adjust is not None:
+            sampling.adjusted(self._law(self._asked(item, row, Want.TOKEN)), adjust)
+        return super().token(item, row)
+
+
+class _Sticky(_Wrapped):
+    def __init__(self, scores: TableScores) -> None:
+        super().__init__(scores)
+        self._known: dict[tuple[int, int], int] = {}
+
+    def token(self, item: int, row: int, adjust: Adjust | None = None) -> int:
+        return self._known.setdefault((item, row), super().token(item, row, adjust))
+
+
+class _Double(_Wrapped):
+    def law(self, item: int, row: int, adjust: Adjust | None = None) -> FloatArray:
+        scores = sampling.scores(sampling.adjusted(self.logits(item, row), adjust), self._draws[item])
+        weights = np.exp(scores.astype(np.float64) - scores.max())
+        law: FloatArray = (weights / weights.sum()).astype(np.float32)
+        return law
+
+
+class _Generous(_Wrapped):
+    def logits(self, item: int, row: int) -> FloatArray:
+        logits = self._law(self._asked(item, row, Want.TOKEN)).view()
+        logits.flags.writeable = False
+        return logits
 
 
 class Unbounded(TableBackend):
@@ -108,7 +188,12 @@ FAULTS: dict[type[TableBackend], Callable[[backend_suite.Maker], None]] = {
     TruncatesTooLittle: backend_suite.truncate_forgets,
     MovesHalfway: backend_suite.errors_change_nothing,
     Forgets: backend_suite.close_leaves_nothing,
-    DrawsBesides: backend_suite.draws_are_the_reference,
+    DrawsBesides: scores_suite.draws_are_the_reference,
+    ForgetsFilters: scores_suite.draws_are_the_reference,
+    ForgetsAdjust: scores_suite.adjusted_draws_are_the_reference,
+    RemembersAdjusted: scores_suite.adjusted_draws_are_the_reference,
+    TellsDouble: scores_suite.laws_are_the_reference,
+    LetsTokensTell: scores_suite.scores_give_what_was_asked,
     Unbounded: backend_suite.context_is_the_limit,
     SeesTheBatch: backend_suite.chunked_equals_one_by_one,
 }

@@ -9,16 +9,11 @@
 
 #include "outrider/cache.h"
 #include "outrider/model.h"
+#include "outrider/sampling.h"
 
 namespace outrider {
 
 enum Want : int { kNone = 0, kToken = 1, kLogits = 2 };
-
-struct DrawSpec {
-  float inverse_temperature = 0.0f;  // 0: arg-max
-  uint64_t seed = 0;
-  uint32_t sample = 0;
-};
 
 struct ExtendItem {
   int seq = 0;
@@ -54,18 +49,24 @@ class Scores {
     std::vector<int> position;
     DrawSpec draw;
   };
-  int token(int item, int row);                // throws std::invalid_argument
-  const float* logits(int item, int row) const;  // throws std::invalid_argument
+  // All throw std::invalid_argument for a row that did not want what is asked. Any number of threads may ask.
+  int token(int item, int row);
+  int token(int item, int row, const AdjustSpec&);
+  const float* logits(int item, int row) const;
+  void law(int item, int row, const AdjustSpec&, float* out) const;
+  Logprobs logprobs(int item, int row, int chosen, int top, bool processed, const AdjustSpec&) const;
 
   std::vector<Item> items;
-  std::vector<int> tokens;  // [wanted rows], -1: not drawn yet
+  std::vector<int> tokens;   // [wanted rows], -1: not drawn yet
+  std::vector<int> largest;  // [wanted rows] arg-max of the logits
   std::shared_ptr<Buffer<float>> values;
   size_t stride = 0;
   int vocab = 0;
-  const Kernels* kernels = nullptr;
+  std::shared_ptr<SamplerPool> samplers;
 
  private:
-  int slot_of(int item, int row, int least) const;
+  size_t slot_of(int item, int row, int least) const;
+  int drawn(int item, int row, size_t slot, const AdjustSpec&) const;
 };
 
 class Workspace;

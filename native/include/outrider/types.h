@@ -80,7 +80,17 @@ struct Kernels {
   void (*dequant_row)(const Packed&, int row, float* out);  // one output's weights as float32, for embeddings
   // arg-max of x[begin, end) with the lowest index on ties; NaN counts as -inf
   void (*argmax)(const float* x, int begin, int end, float* best, int* index);
-  void (*draw)(const float* x, int count, float inverse_temperature, const DrawKey&, int* index);
+  // arg-max of x * inverse_temperature + noise; likely: an id whose logit is large, which costs nothing but time
+  void (*draw)(const float* x, int count, float inverse_temperature, const DrawKey&, int likely, int* index);
+  // The sampling transforms (sampling.h). Rows of scores are padded to whole vectors.
+  void (*scale_row)(const float* x, int count, float factor, const uint32_t* mask, float* out);
+  float (*exp_sum)(const float* x, int count, float best, float* weights);
+  float (*distance_sum)(const float* x, const float* weights, int count, float best);
+  void (*nearness)(const float* x, const float* weights, int count, float best, float mean, float* out);
+  void (*drop_light)(float* x, const float* weights, int count, float least);
+  void (*divide)(float* x, int count, float by);
+  int (*gather)(const float* x, int begin, int end, float over, float upto, int32_t* ids, int room, int* found);
+  float (*log_of)(float x);
 };
 
 }  // namespace outrider

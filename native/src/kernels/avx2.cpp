@@ -44,5 +44,6 @@ INL void dot_blocks(const __m256i* code, const int8_t* q, __m256i* dot) {
 #include "rows.h"
 #include "attention.h"
 #include "draw.h"
+#include "scores.h"
 #include "table.h"
 }  // namespace outrider::avx2

@@ -19,5 +19,6 @@ constexpr int kScoreQueries = 12, kOutputQueries = 6, kOutputVectors = 4;  // ac
 #include "rows.h"
 #include "attention.h"
 #include "draw.h"
+#include "scores.h"
 #include "table.h"
 }  // namespace outrider::avx512vnni

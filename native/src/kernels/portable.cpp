@@ -17,5 +17,6 @@ constexpr int kScoreQueries = 3, kOutputQueries = 1, kOutputVectors = 1;  // acc
 #include "rows.h"
 #include "attention.h"
 #include "draw.h"
+#include "scores.h"
 #include "table.h"
 }  // namespace outrider::portable

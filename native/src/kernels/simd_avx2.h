@@ -58,6 +58,15 @@ INL M first(int n) {
   I l = lanes();
   return {_mm256_cmpgt_epi32(k, l.a), _mm256_cmpgt_epi32(k, l.b)};
 }
+INL M from_mask(uint32_t m) {
+  const __m256i bit = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128), low = _mm256_set1_epi32(static_cast<int>(m)),
+                high = _mm256_set1_epi32(static_cast<int>(m >> 8));
+  return {_mm256_cmpeq_epi32(_mm256_and_si256(low, bit), bit), _mm256_cmpeq_epi32(_mm256_and_si256(high, bit), bit)};
+}
+INL uint32_t to_mask(M m) {
+  return static_cast<uint32_t>(_mm256_movemask_ps(_mm256_castsi256_ps(m.a))) |
+         static_cast<uint32_t>(_mm256_movemask_ps(_mm256_castsi256_ps(m.b))) << 8;
+}
 INL F select(M m, F x, F y) {
   return {_mm256_blendv_ps(y.a, x.a, _mm256_castsi256_ps(m.a)), _mm256_blendv_ps(y.b, x.b, _mm256_castsi256_ps(m.b))};
 }
@@ -103,6 +112,16 @@ INL int32_t fold_max_i(I x) {
   return _mm_cvtsi128_si32(_mm_max_epi32(c, _mm_shuffle_epi32(c, 0xB1)));
 }
 INL float lane0(F x) { return _mm256_cvtss_f32(x.a); }
+INL void transpose_fours_256(__m256i& x0, __m256i& x1, __m256i& x2, __m256i& x3) {
+  const __m256i a = _mm256_unpacklo_epi32(x0, x1), b = _mm256_unpackhi_epi32(x0, x1);
+  const __m256i c = _mm256_unpacklo_epi32(x2, x3), d = _mm256_unpackhi_epi32(x2, x3);
+  x0 = _mm256_unpacklo_epi64(a, c), x1 = _mm256_unpackhi_epi64(a, c);
+  x2 = _mm256_unpacklo_epi64(b, d), x3 = _mm256_unpackhi_epi64(b, d);
+}
+INL void transpose_fours(I* x) {
+  transpose_fours_256(x[0].a, x[1].a, x[2].a, x[3].a);
+  transpose_fours_256(x[0].b, x[1].b, x[2].b, x[3].b);
+}
 // four bytes, everywhere
 INL __m256i four_of(const int8_t* q) {
   int32_t four;

@@ -43,6 +43,8 @@ INL void mul_wide(I a, uint32_t m, I& hi, I& lo) {
 INL M less(F a, F b) { return {_mm512_cmp_ps_mask(a.v, b.v, _CMP_LT_OQ)}; }
 INL M is_zero(I a) { return {_mm512_testn_epi32_mask(a.v, a.v)}; }
 INL M first(int n) { return {static_cast<__mmask16>(n >= 16 ? 0xFFFF : (1u << n) - 1u)}; }
+INL M from_mask(uint32_t m) { return {static_cast<__mmask16>(m)}; }
+INL uint32_t to_mask(M m) { return m.v; }
 INL F select(M m, F a, F b) { return {_mm512_mask_blend_ps(m.v, b.v, a.v)}; }
 INL I select_i(M m, I a, I b) { return {_mm512_mask_blend_epi32(m.v, b.v, a.v)}; }
 INL F load_f16(const uint16_t* p) {
@@ -74,3 +76,9 @@ INL float fold_max(F a) {
 INL int32_t fold_add_i(I a) { return _mm512_reduce_add_epi32(a.v); }
 INL int32_t fold_max_i(I a) { return _mm512_reduce_max_epi32(a.v); }
 INL float lane0(F a) { return _mm512_cvtss_f32(a.v); }
+INL void transpose_fours(I* x) {
+  const __m512i a = _mm512_unpacklo_epi32(x[0].v, x[1].v), b = _mm512_unpackhi_epi32(x[0].v, x[1].v);
+  const __m512i c = _mm512_unpacklo_epi32(x[2].v, x[3].v), d = _mm512_unpackhi_epi32(x[2].v, x[3].v);
+  x[0].v = _mm512_unpacklo_epi64(a, c), x[1].v = _mm512_unpackhi_epi64(a, c);
+  x[2].v = _mm512_unpacklo_epi64(b, d), x[3].v = _mm512_unpackhi_epi64(b, d);
+}

@@ -50,6 +50,8 @@ INL void mul_wide(I a, uint32_t m, I& hi, I& lo) {
 INL M less(F a, F b) { M r; OUTRIDER_FOR r.v[i] = a.v[i] < b.v[i]; return r; }
 INL M is_zero(I a) { M r; OUTRIDER_FOR r.v[i] = a.v[i] == 0; return r; }
 INL M first(int n) { M r; OUTRIDER_FOR r.v[i] = i < n; return r; }
+INL M from_mask(uint32_t m) { M r; OUTRIDER_FOR r.v[i] = (m >> i) & 1; return r; }
+INL uint32_t to_mask(M m) { uint32_t r = 0; OUTRIDER_FOR r |= static_cast<uint32_t>(m.v[i]) << i; return r; }
 INL F select(M m, F a, F b) { OUTRIDER_FOR a.v[i] = m.v[i] ? a.v[i] : b.v[i]; return a; }
 INL I select_i(M m, I a, I b) { OUTRIDER_FOR a.v[i] = m.v[i] ? a.v[i] : b.v[i]; return a; }
 INL F load_f16(const uint16_t* p) { F r; OUTRIDER_FOR r.v[i] = half_to_float(p[i]); return r; }
@@ -72,4 +74,14 @@ INL float fold_max(F a) {
 INL int32_t fold_add_i(I a) { int32_t s = 0; OUTRIDER_FOR s += a.v[i]; return s; }
 INL int32_t fold_max_i(I a) { int32_t s = a.v[0]; OUTRIDER_FOR s = a.v[i] > s ? a.v[i] : s; return s; }
 INL float lane0(F a) { return a.v[0]; }
+// in each group of four lanes, lane i of vector j becomes lane j of vector i
+INL void transpose_fours(I* x) {
+  for (int group = 0; group < 16; group += 4)
+    for (int i = 0; i < 4; ++i)
+      for (int j = 0; j < i; ++j) {
+        const int32_t other = x[i].v[group + j];
+        x[i].v[group + j] = x[j].v[group + i];
+        x[j].v[group + i] = other;
+      }
+}
 #undef OUTRIDER_FOR

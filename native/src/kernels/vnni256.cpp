@@ -23,5 +23,6 @@ INL __m256i dpbusd(__m256i sum, __m256i codes, __m256i four) { return _mm256_dpb
 #include "rows.h"
 #include "attention.h"
 #include "draw.h"
+#include "scores.h"
 #include "table.h"
 }  // namespace outrider::vnni256

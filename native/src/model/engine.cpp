@@ -18,31 +18,52 @@ std::string text(int64_t n) { return std::to_string(n); }
 
 }  // namespace
 
-int Scores::slot_of(int item, int row, int least) const {
+size_t Scores::slot_of(int item, int row, int least) const {
   require(item >= 0 && static_cast<size_t>(item) < items.size(), "the pass had no item " + text(item));
   const Item& it = items[static_cast<size_t>(item)];
   require(row >= 0 && static_cast<size_t>(row) < it.slot.size(), "item " + text(item) + " has no row " + text(row));
   require(it.want[static_cast<size_t>(row)] >= least,
           "row " + text(row) + " did not want " + (least == kLogits ? "its logits" : "a token"));
-  return it.slot[static_cast<size_t>(row)];
+  return static_cast<size_t>(it.slot[static_cast<size_t>(row)]);
 }
 
 const float* Scores::logits(int item, int row) const {
-  return values->get() + static_cast<size_t>(slot_of(item, row, kLogits)) * stride;
+  return values->get() + slot_of(item, row, kLogits) * stride;
+}
+
+int Scores::drawn(int item, int row, size_t slot, const AdjustSpec& adjust) const {
+  const Item& it = items[static_cast<size_t>(item)];
+  const uint32_t position = static_cast<uint32_t>(it.position[static_cast<size_t>(row)] + 1);
+  FloatMode mode;
+  return SamplerPool::Lease(*samplers)->token(values->get() + slot * stride, vocab, largest[slot], it.draw, position, adjust);
 }
 
 int Scores::token(int item, int row) {
-  const size_t slot = static_cast<size_t>(slot_of(item, row, kToken));
+  const size_t slot = slot_of(item, row, kToken);
   std::atomic_ref<int> known(tokens[slot]);  // two threads may ask at once; both would draw the same
   int token = known.load(std::memory_order_relaxed);
   if (token < 0) {
-    const Item& it = items[static_cast<size_t>(item)];
-    const DrawKey key{it.draw.seed, static_cast<uint32_t>(it.position[static_cast<size_t>(row)] + 1), it.draw.sample, 0};
-    FloatMode mode;
-    kernels->draw(values->get() + slot * stride, vocab, it.draw.inverse_temperature, key, &token);
+    token = drawn(item, row, slot, {});
     known.store(token, std::memory_order_relaxed);
   }
   return token;
+}
+
+int Scores::token(int item, int row, const AdjustSpec& adjust) { return drawn(item, row, slot_of(item, row, kToken), adjust); }
+
+void Scores::law(int item, int row, const AdjustSpec& adjust, float* out) const {
+  const float* x = logits(item, row);
+  FloatMode mode;
+  SamplerPool::Lease(*samplers)->law(x, vocab, items[static_cast<size_t>(item)].draw, adjust, out);
+}
+
+Logprobs Scores::logprobs(int item, int row, int chosen, int top, bool processed, const AdjustSpec& adjust) const {
+  const float* x = logits(item, row);
+  require(chosen >= 0 && chosen < vocab, "id " + text(chosen) + " is outside the vocabulary of " + text(vocab));
+  require(top >= 0, "top is " + text(top) + "; it must be at least 0");
+  FloatMode mode;
+  const DrawSpec* draw = processed ? &items[static_cast<size_t>(item)].draw : nullptr;
+  return SamplerPool::Lease(*samplers)->logprobs(x, vocab, chosen, top, draw, adjust);
 }
 
 Engine::Engine(const ModelConfig& config, const std::string& path, const std::vector<TensorSource>& tensors,
@@ -53,7 +74,7 @@ Engine::Engine(const ModelConfig& config, const std::string& path, const std::ve
       layout_{config.layers, config.kv_heads, config.head_dim, config.dense ? 4u : 2u},
       pool_(std::make_shared<BlockPool>(layout_.block_bytes())),
       rope_(config, model_.rope_factors),
-      workspace_(std::make_unique<Workspace>()) {}
+      workspace_(std::make_unique<Workspace>(kernels_)) {}
 
 Engine::~Engine() = default;
 

@@ -102,9 +102,10 @@ std::shared_ptr<Scores> Pass::run() {
   lay_out();
   plan_units();
   scores_->vocab = c_.vocab;
-  scores_->kernels = &k_;
+  scores_->samplers = w_.samplers;
   scores_->stride = static_cast<size_t>(model_.head.panels * kLanes);
   scores_->tokens.assign(wanted_.size(), -1);
+  scores_->largest.assign(wanted_.size(), 0);
   if (!wanted_.empty()) {
     // a view of an earlier pass's logits may still be held: then that memory is left to it
     if (!w_.logits || w_.logits.use_count() > 1) w_.logits = std::make_shared<Buffer<float>>();
@@ -114,15 +115,15 @@ std::shared_ptr<Scores> Pass::run() {
     best_at_.assign(best_.size(), 0);
   }
   pool_.run(threads_, [this](int index, int threads) { work(index, threads); });
-  for (size_t item = 0; item < scores_->items.size(); ++item)
-    if (scores_->items[item].draw.inverse_temperature == 0.0f)
-      for (int slot : scores_->items[item].slot) {
-        if (slot < 0) continue;
-        size_t best = static_cast<size_t>(slot);
-        for (size_t i = best; i < best_.size(); i += wanted_.size())  // threads hold ascending ids: a tie keeps the lowest
-          if (best_[i] > best_[best]) best = i;
-        scores_->tokens[static_cast<size_t>(slot)] = best_at_[best];
-      }
+  for (const Scores::Item& item : scores_->items)
+    for (int slot : item.slot) {
+      if (slot < 0) continue;
+      size_t best = static_cast<size_t>(slot);
+      for (size_t i = best; i < best_.size(); i += wanted_.size())  // threads hold ascending ids: a tie keeps the lowest
+        if (best_[i] > best_[best]) best = i;
+      scores_->largest[static_cast<size_t>(slot)] = best_at_[best];
+      if (item.draw.greedy()) scores_->tokens[static_cast<size_t>(slot)] = best_at_[best];
+    }
   return scores_;
 }
 

@@ -46,11 +46,14 @@ struct ThreadSpace {
 // Memory of a pass, kept from one pass to the next.
 class Workspace {
  public:
+  explicit Workspace(const Kernels& kernels) : samplers(std::make_shared<SamplerPool>(kernels)) {}
+
   Buffer<float> x, qkv, up;
   Buffer<float> part_out, part_top, part_sum;  // [item, row, head, chunk]: attention of one chunk, before the merge
   Input normed, mixed, down;
   std::vector<std::unique_ptr<ThreadSpace>> threads;
   std::shared_ptr<Buffer<float>> logits;
+  std::shared_ptr<SamplerPool> samplers;
 };
 
 class Pass {

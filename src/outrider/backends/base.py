@@ -13,7 +13,11 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Protocol
 
+from outrider.api import Logprob
+from outrider.core.sampling import GREEDY, Adjust, Draw
 from outrider.core.types import FloatArray
+
+__all__ = ["GREEDY", "Adjust", "Backend", "Capabilities", "Draw", "Extend", "Scores", "Want"]
 
 
 class Want(IntEnum):
@@ -21,22 +25,7 @@ class Want(IntEnum):
 
     NONE = 0  # only its keys and values are needed: every prompt row but the last
     TOKEN = 1  # the target's token: arg-max, or the coupled draw
-    LOGITS = 2  # the token and the whole row of logits
-
-
-@dataclass(frozen=True, slots=True)
-class Draw:
-    """How the target's token follows from a row of logits: temperature 0 is the arg-max (lowest id on ties).
-
-    Above 0 it is the Gumbel-max of logits / temperature with the noise of (seed, sample, position of the new token).
-    """
-
-    temperature: float = 0.0
-    seed: int = 0  # 0 <= seed < 2**64
-    sample: int = 0  # 0 <= sample < 2**32
-
-
-GREEDY = Draw()
+    LOGITS = 2  # the token, the whole row of logits, and what follows from them
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,15 +56,25 @@ class Capabilities:
 class Scores(Protocol):
     """The results of one pass. Rows may be drawn lazily, so that only those the walk reaches cost anything.
 
-    Raises UsageError for a row that did not want what is asked.
+    core.sampling defines every result to the last bit. Raises UsageError for a row that did not want what is asked.
     """
 
-    def token(self, item: int, row: int) -> int:
-        """The target's token after this row (drawn with the item's Draw)."""
+    def token(self, item: int, row: int, adjust: Adjust | None = None) -> int:
+        """The target's token after this row, drawn with the item's Draw (core.sampling.token)."""
         ...
 
     def logits(self, item: int, row: int) -> FloatArray:
         """The row's logits [V], read-only, not copied."""
+        ...
+
+    def law(self, item: int, row: int, adjust: Adjust | None = None) -> FloatArray:
+        """p [V] after this row (core.sampling.law); needs its logits."""
+        ...
+
+    def logprobs(
+        self, item: int, row: int, chosen: int, top: int, processed: bool, adjust: Adjust | None = None
+    ) -> Logprob:
+        """Log-probabilities in the model's own law or, processed, in that of `token`; needs the row's logits."""
         ...
 
 

@@ -13,8 +13,9 @@ from typing import TypeAlias
 
 import typer
 
+from outrider.api import LogprobsMode
 from outrider.cli import flags
-from outrider.cli.tools import Load, Tools
+from outrider.cli.tools import Load, Options, Tools
 from outrider.errors import OutriderError, UsageError
 
 # A command turns its flags into a job, and main runs it: what goes wrong in a job is then ours to report, not the
@@ -31,34 +32,55 @@ def run_command(
     model: flags.Model = None,
     drafter: flags.Drafting = flags.Drafter.NGRAM,
     gamma: flags.Gamma = None,
-    temperature: flags.Temperature = 0.0,
-    seed: flags.Seed = None,
-    max_tokens: flags.MaxTokens = 256,
-    stop: flags.Stop = None,
-    raw: flags.Raw = False,
-    ignore_eos: flags.IgnoreEos = False,
+    rule: flags.Accepting = flags.Rule.COUPLED,
     threads: flags.Threads = None,
+    temperature: flags.Temperature = 0.0,
+    top_k: flags.TopK = 0,
+    top_p: flags.TopP = 1.0,
+    min_p: flags.MinP = 0.0,
+    typical_p: flags.TypicalP = 1.0,
+    seed: flags.Seed = None,
+    frequency: flags.Frequency = 0.0,
+    presence: flags.Presence = 0.0,
+    repetition: flags.Repetition = 1.0,
+    bias: flags.Bias = None,
+    allowed: flags.Allowed = None,
+    banned: flags.Banned = None,
+    max_tokens: flags.MaxTokens = 256,
+    min_tokens: flags.MinTokens = 0,
+    stop: flags.Stop = None,
+    stop_ids: flags.StopIds = None,
+    ignore_eos: flags.IgnoreEos = False,
+    json_schema: flags.JsonSchema = None,
+    json_object: flags.JsonObject = False,
+    regex: flags.Regex = None,
+    grammar: flags.Grammar = None,
+    after: flags.After = None,
+    raw: flags.Raw = False,
+    n: flags.N = 1,
+    echo: flags.Echo = False,
+    logprobs: flags.Logprobs = None,
+    logprobs_mode: flags.OfLaw = LogprobsMode.RAW,
+    prompt_logprobs: flags.PromptLogprobs = None,
     as_json: flags.Json = False,
     explain: flags.Explain = False,
     color: flags.Coloring = flags.Color.AUTO,
 ) -> Job:
     """Answer a prompt, streaming.
 
-    On a terminal, tokens that the drafter guessed are green, the model's own are plain, and a summary follows.
-
-    \b
-    Examples:
-      outrider run "Why is the sky blue?"
-      outrider run "Write a haiku" --temperature 0.8 --seed 7
-      git diff | outrider run - --max-tokens 100
-      outrider run "Say hello ten times" --explain
+    On a terminal, tokens that the drafter guessed are green, those that the form of the answer forced are cyan, the
+    model's own are plain, and a summary follows.
     """
-    from outrider.cli import run
+    from outrider.asking import Ask, Chance, Ending, Form, Nudges, Telling
+    from outrider.cli import checks, run
 
-    load = Load(model, drafter.value, gamma, threads)
-    options = run.Options(
-        load, prompt, max_tokens, temperature, seed, tuple(stop or ()), raw, ignore_eos, as_json, explain, color.value
-    )
+    load = Load(model, drafter.value, gamma, threads, rule.value)
+    chance = Chance(temperature, top_k, top_p, min_p, typical_p, seed)
+    nudges = Nudges(frequency, presence, repetition, *checks.tokens(bias, allowed, banned))
+    ending = Ending(max_tokens, min_tokens, ignore_eos, stop, checks.ids("--stop-token-ids", stop_ids))
+    form = Form(json_schema, json_object, regex, grammar, after)
+    telling = Telling(n, logprobs, logprobs_mode.value, prompt_logprobs, echo)
+    options = Options(load, prompt, Ask(raw, chance, nudges, ending, form, telling), as_json, explain, color.value)
     return lambda tools: run.run(tools, options)
 
 
@@ -129,7 +151,7 @@ def application() -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     )
     app.callback(invoke_without_command=True)(root)
-    app.command("run")(run_command)
+    app.command("run", cls=flags.Themed, epilog=flags.RUN_EXAMPLES)(run_command)
     app.command("profile")(profile_command)
     app.command("models")(models_command)
     return app

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def _load(how: Load) -> Model:
     from outrider.loading import load
 
-    return load(how.model, how.drafter, how.gamma, how.threads)
+    return load(how.model, how.drafter, how.gamma, how.threads, rule=how.rule)
 
 
 def _backend(model: str | None, threads: int | None) -> tuple[str, Backend]:

@@ -9,8 +9,10 @@ from outrider.api import Chunk, FinishReason, Origin, Usage
 from outrider.cli.tools import Detokenizer
 
 GREEN = "\x1b[32m"
+CYAN = "\x1b[36m"
 DIM = "\x1b[2m"
 RESET = "\x1b[0m"
+SHADES = {Origin.ACCEPTED: GREEN, Origin.FORCED: CYAN}
 
 
 def visible(text: str) -> str:
@@ -30,7 +32,7 @@ _VISIBLE = {
 
 def paint(text: str, colour: str) -> str:
     """The text in a colour, closed again at once: whatever interrupts the program leaves a clean terminal."""
-    return f"{colour}{text}{RESET}" if text else ""
+    return f"{colour}{text}{RESET}" if text and colour else text
 
 
 class Painter:
@@ -42,29 +44,29 @@ class Painter:
 
     def __init__(self, detokenizer: Detokenizer) -> None:
         self._detokenizer = detokenizer
-        self._pending: deque[tuple[str, bool]] = deque()
+        self._pending: deque[tuple[str, str]] = deque()
 
     def paint(self, chunk: Chunk) -> str:
-        """The chunk's text, safe for a terminal, accepted tokens in green."""
+        """The chunk's text, safe for a terminal: accepted tokens in green, forced ones in cyan."""
         for token, origin in zip(chunk.token_ids, chunk.origins, strict=True):
             piece = self._detokenizer.push(token)
             if piece:
-                self._pending.append((piece, origin is Origin.ACCEPTED))
-        return "".join(paint(visible(s), GREEN) if accepted else visible(s) for s, accepted in self._spans(chunk.text))
+                self._pending.append((piece, SHADES.get(origin, "")))
+        return "".join(paint(visible(text), colour) for text, colour in self._spans(chunk.text))
 
-    def _spans(self, text: str) -> Iterator[tuple[str, bool]]:
+    def _spans(self, text: str) -> Iterator[tuple[str, str]]:
         while text and self._pending:
-            piece, accepted = self._pending.popleft()
+            piece, colour = self._pending.popleft()
             n = min(len(piece), len(text))
             if piece[:n] != text[:n]:
                 # Text and tokens have parted: show the text, which is right, without colour.
                 self._pending.clear()
                 break
             if n < len(piece):
-                self._pending.appendleft((piece[n:], accepted))
-            yield text[:n], accepted
+                self._pending.appendleft((piece[n:], colour))
+            yield text[:n], colour
             text = text[n:]
-        yield text, False
+        yield text, ""
 
 
 def count(n: int, noun: str) -> str:
@@ -73,15 +75,17 @@ def count(n: int, noun: str) -> str:
     return f"{n} {noun}{ending}"
 
 
-def passes_saved(usage: Usage, reason: FinishReason | None) -> int:
-    """Passes that the same answer would have needed on top without speculation: one a token, one for its end."""
-    return max(0, usage.completion_tokens + (reason is FinishReason.STOP) - usage.passes)
+ENDED = {
+    FinishReason.STOP: "ended by stop",
+    FinishReason.LENGTH: "ended by length",
+    FinishReason.STUCK: "stuck: no token was left that the constraint and the allowed and banned ids permit",
+}
 
 
 def summary(usage: Usage, reason: FinishReason | None, colour: bool) -> str:
     """Two lines: how fast the answer came, and what speculation did for it."""
     speed = f" at {usage.tokens_per_s:.1f} tokens/s" if usage.decode_s > 0 else ""
-    ended = f", ended by {reason.value}" if reason else ""
+    ended = f", {ENDED[reason]}" if reason else ""
     first = (
         f"{count(usage.completion_tokens, 'token')}{speed}, after {count(usage.prompt_tokens, 'prompt token')} in "
         f"{usage.prefill_s:.2f} s{ended}"
@@ -91,11 +95,16 @@ def summary(usage: Usage, reason: FinishReason | None, colour: bool) -> str:
         second += "nothing was drafted"
     else:
         share = 100 * usage.accepted / usage.drafted
-        second += f"accepted {usage.accepted} of {usage.drafted} drafted ({share:.0f} %), "
-        second += f"{count(passes_saved(usage, reason), 'pass')} saved"
+        forced = f", {usage.forced} of them forced by the constraint" if usage.forced else ""
+        second += f"accepted {usage.accepted} of {usage.drafted} drafted ({share:.0f} %){forced}, "
+        second += f"{count(usage.plain_passes - usage.passes, 'pass')} saved"
     if not colour:
         return f"{first}\n{second}"
-    legend = f"  {paint('green', GREEN)}{paint(': drafted and accepted', DIM)}" if usage.accepted else ""
+    legend = ""
+    if usage.accepted > usage.forced:
+        legend += f"  {paint('green', GREEN)}{paint(': drafted and accepted', DIM)}"
+    if usage.forced:
+        legend += f"  {paint('cyan', CYAN)}{paint(': forced by the constraint', DIM)}"
     return f"{paint(first, DIM)}\n{paint(second, DIM)}{legend}"
 
 

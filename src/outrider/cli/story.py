@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterator
 
 from outrider.api import FinishReason, Pass, Usage
-from outrider.cli.render import DIM, GREEN, RESET, count, passes_saved, visible
+from outrider.cli.render import CYAN, DIM, GREEN, RESET, count, visible
 
 RED = "\x1b[31m"
 WIDTH = 24  # of a quoted token, so that the words after it line up
@@ -31,27 +31,34 @@ def tell(number: int, story: Pass, name: Name, colour: bool) -> str:
     """What one pass drafted, kept and added, as lines."""
     head = f"pass {number}: position {story.position}, {1000 * story.seconds:.1f} ms, "
     if story.drafted:
-        head += f"{len(story.drafted)} drafted, {len(story.path)} accepted"
+        forced = f" ({story.forced} forced by the constraint)" if story.forced else ""
+        head += f"{len(story.drafted)} drafted{forced}, {len(story.path)} accepted"
     else:
         head += "nothing drafted"
-    return "\n".join([head, *(_line(*mark, colour) for mark in _marks(story, name))]) + "\n"
+    lines = [_line(mark, text, says, shade if colour else "") for mark, text, says, shade in _marks(story, name)]
+    return "\n".join([head, *lines]) + "\n"
+
+
+_ENDS = {
+    FinishReason.STOP: "end of text, a stop string or id, or the end of the constraint",
+    FinishReason.LENGTH: "max_tokens or the context is full",
+    FinishReason.STUCK: "the constraint and the allowed and banned ids together left no token",
+}
 
 
 def ending(reason: FinishReason, cut: int) -> str:
     """Why the answer ended, and how many of the tokens told so far are not part of it."""
-    why = "end of text or a stop string" if reason is FinishReason.STOP else "max_tokens or the context is full"
     last = "the last token" if cut == 1 else f"the last {cut} tokens"
     left_out = f"; {last} above {'is' if cut == 1 else 'are'} not part of it" if cut else ""
-    return f"the answer ended here ({why}){left_out}\n"
+    return f"the answer ended here ({_ENDS[reason]}){left_out}\n"
 
 
-def _line(mark: str, token: str, says: str, colour: bool) -> str:
-    shade = {"✓": GREEN, "✗": RED, "·": DIM}.get(mark, "") if colour else ""
+def _line(mark: str, token: str, says: str, shade: str) -> str:
     return f"  {shade}{mark} {token:<{WIDTH}}{says}{RESET if shade else ''}"
 
 
-def _marks(story: Pass, name: Name) -> Iterator[tuple[str, str, str]]:
-    """Mark, quoted token and comment: the nodes in their order, then the target's own token.
+def _marks(story: Pass, name: Name) -> Iterator[tuple[str, str, str, str]]:
+    """Mark, quoted token, comment and colour: the nodes in their order, then the target's own token.
 
     A node was looked at when the walk reached its parent: it is then the one that the target wanted there, or not.
     """
@@ -60,25 +67,28 @@ def _marks(story: Pass, name: Name) -> Iterator[tuple[str, str, str]]:
     wanted = {story.parents[node]: story.drafted[node] for node in story.path} | {last: story.token}
     for node, (token, parent) in enumerate(zip(story.drafted, story.parents, strict=True)):
         text = quoted(name(token))
+        forced = node < story.forced
         if node in reached:
-            yield "✓", text, "accepted"
+            says, shade = ("forced by the constraint, accepted", CYAN) if forced else ("accepted", GREEN)
+            yield "✓", text, says, shade
         elif parent in reached:
-            yield "✗", text, f"rejected: the target wanted {quoted(name(wanted[parent]))}"
+            # Only the text of a forced token is certain: the target may cut it otherwise.
+            says = "rejected: the target cut the forced text otherwise," if forced else "rejected: the target wanted"
+            yield "✗", text, f"{says} {quoted(name(wanted[parent]))}", RED
         else:
-            yield "·", text, "not looked at"
+            yield "·", text, "not looked at", DIM
     says = "the target's own"
     if last in story.parents:
         says += ", in place of the rejected one (recovered)"
     elif story.drafted:
         says += ", after a draft that was kept whole (bonus)"
-    yield "+", quoted(name(story.token)), says
+    yield "+", quoted(name(story.token)), says, ""
 
 
-def moral(usage: Usage, reason: FinishReason | None) -> str:
+def moral(usage: Usage) -> str:
     """The sum of it: what the same answer would have cost without speculation."""
-    saved = passes_saved(usage, reason)
     took = f"{count(usage.completion_tokens, 'token')} took {count(usage.passes, 'pass')}"
-    lines = [f"{took}; one token a pass would have taken {usage.passes + saved}."]
+    lines = [f"{took}; one token a pass would have taken {usage.plain_passes}."]
     by_place = zip(usage.accepted_per_position, usage.drafted_per_position, strict=True)
     places = [f"{place}: {accepted} of {drafted}" for place, (accepted, drafted) in enumerate(by_place, 1)]
     if places:

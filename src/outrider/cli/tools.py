@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from outrider.api import Chunk
 
 if TYPE_CHECKING:
+    from outrider.asking import Ask
     from outrider.backends.base import Backend  # brings numpy, which --help does not wait for
     from outrider.models.cache import Cached
 
@@ -24,19 +25,11 @@ class Detokenizer(Protocol):
 
 
 class Model(Protocol):
-    """A loaded model, as far as the command line uses it; `stream` is outrider.load's."""
+    """A loaded model, as far as the command line uses it; outrider.LLM is one."""
 
-    def stream(
-        self,
-        prompt: str,
-        *,
-        raw: bool,
-        max_tokens: int,
-        temperature: float,
-        seed: int | None,
-        stop: Sequence[str] | None,
-        ignore_eos: bool,
-    ) -> Iterator[Chunk]: ...
+    def answer(self, prompt: str, ask: Ask) -> Iterator[Chunk]:
+        """The answer in chunks as they become certain. Raises UsageError before the first."""
+        ...
 
     def detokenizer(self) -> Detokenizer:
         """For one answer: its special tokens have no text."""
@@ -55,6 +48,19 @@ class Load:
     drafter: str
     gamma: int | None
     threads: int | None
+    rule: str = "coupled"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The flags of `outrider run`; where the form of the answer is in a file, ask names the file."""
+
+    load: Load
+    prompt: str | None
+    ask: Ask
+    as_json: bool = False
+    explain: bool = False
+    color: str = "auto"  # auto, always, never
 
 
 @dataclass(frozen=True, slots=True)

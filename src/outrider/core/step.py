@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import overload
 
@@ -36,6 +36,8 @@ class View:
     seq: int
     tokens: Sequence[int]  # prompt and answer so far
     sampling: Sampling  # a model drafter that draws with the same noise agrees more often
+    # Under a constraint: tokens, at most so many, for the text that must come next.
+    forced: Callable[[int], tuple[int, ...]] | None = None
 
 
 @dataclass(frozen=True, slots=True)

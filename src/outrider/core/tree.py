@@ -5,6 +5,8 @@ Dimensions: n draft nodes, V vocabulary.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from outrider.core.types import Draft
 from outrider.errors import UsageError
 
@@ -26,13 +28,36 @@ def path(draft: Draft, node: int) -> tuple[int, ...]:
     return tuple(reversed(found))
 
 
+def children(draft: Draft) -> dict[int, tuple[int, ...]]:
+    """The children of each node that has any, first drawn first; -1: of the last known token."""
+    found: dict[int, tuple[int, ...]] = {}
+    for node, parent in enumerate(draft.parents):
+        found[parent] = (*found.get(parent, ()), node)
+    return found
+
+
 def is_chain(draft: Draft) -> bool:
     """Whether every node hangs below the one before it (an empty draft is a chain)."""
     return draft.parents == tuple(range(-1, len(draft.parents) - 1))
 
 
+def keep(draft: Draft, nodes: Sequence[int]) -> Draft:
+    """The draft of these nodes alone, in rising order; with a node, all nodes above it have to be kept."""
+    place = {-1: -1} | {node: index for index, node in enumerate(nodes)}
+    return Draft(
+        tuple(draft.tokens[node] for node in nodes),
+        tuple(place[draft.parents[node]] for node in nodes),
+        draft.law,
+        None if draft.q is None else tuple(draft.q[node] for node in nodes),
+        sum(node < draft.forced for node in nodes),
+    )
+
+
 def validate(draft: Draft, vocab: int) -> None:
-    """Raise UsageError unless both are tuples [n] of int, parents[i] lies in [-1, i) and tokens[i] in [0, V)."""
+    """Raise UsageError unless both are tuples [n] of int, parents[i] lies in [-1, i) and tokens[i] in [0, V).
+
+    And unless the first `forced` nodes exist and are a chain.
+    """
     if not isinstance(draft.tokens, tuple) or not isinstance(draft.parents, tuple):
         raise UsageError(f"a draft holds {type(draft.tokens).__name__} and {type(draft.parents).__name__}; use tuples")
     if len(draft.tokens) != len(draft.parents):
@@ -46,3 +71,7 @@ def validate(draft: Draft, vocab: int) -> None:
             raise UsageError(
                 f"draft node {node} has parent {parent!r}; a parent comes before its node (-1: no node above)"
             )
+    if not isinstance(draft.forced, int) or draft.parents[: draft.forced] != tuple(range(-1, draft.forced - 1)):
+        raise UsageError(
+            f"a draft of {len(draft)} nodes calls {draft.forced!r} forced; the first of its nodes, a chain, can be"
+        )

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 IntArray: TypeAlias = npt.NDArray[np.int32]
 FloatArray: TypeAlias = npt.NDArray[np.float32]
+WordArray: TypeAlias = npt.NDArray[np.uint32]
 
 
 class Law(Enum):
@@ -29,20 +30,29 @@ class Draft:
     """A token tree that hangs below the last known token; a chain is a tree.
 
     tokens[i] is a vocabulary id; parents[i] < i is the node above, -1 the last known token. All nodes of one draft
-    share a law until drafters mix them.
+    share a law until drafters mix them. q[i] [V] is the law that node i was drawn from, before its earlier siblings
+    were taken out of it (so all children of a node share one); a POINT draft has none. The first `forced` nodes are a
+    chain that the constraint leaves no choice about.
     """
 
     tokens: tuple[int, ...]  # [n]
     parents: tuple[int, ...]  # [n]
     law: Law = Law.POINT
+    q: tuple[npt.NDArray[Any], ...] | None = None  # [n] of [V]; float32, or fractions in proofs
+    forced: int = 0
 
     def __len__(self) -> int:
         return len(self.tokens)
 
     @staticmethod
-    def chain(tokens: tuple[int, ...], law: Law = Law.POINT) -> Draft:
+    def chain(
+        tokens: tuple[int, ...],
+        law: Law = Law.POINT,
+        q: tuple[npt.NDArray[Any], ...] | None = None,
+        forced: int = 0,
+    ) -> Draft:
         """A draft whose node i hangs below node i - 1."""
-        return Draft(tokens, tuple(range(-1, len(tokens) - 1)), law)
+        return Draft(tokens, tuple(range(-1, len(tokens) - 1)), law, q, forced)
 
 
 EMPTY = Draft((), ())

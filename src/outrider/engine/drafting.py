@@ -9,7 +9,9 @@ import contextlib
 import warnings
 from collections.abc import Sequence as Seq
 
+from outrider.api import Sampling
 from outrider.core import tree
+from outrider.core.rules import Rule, rule_for
 from outrider.core.step import Budget, Outcome
 from outrider.core.types import EMPTY, Draft
 from outrider.drafters.base import Drafter
@@ -23,9 +25,10 @@ _NOTHING = Budget(0, 0)
 class Drafting:
     """Asks the policy how much and the drafter what; checks every draft. Warns once about each kind of nonsense."""
 
-    def __init__(self, drafter: Drafter | None, policy: Policy, vocab: int, trees: bool) -> None:
+    def __init__(self, drafter: Drafter | None, policy: Policy, rule: Rule, vocab: int, trees: bool) -> None:
         self._drafter = drafter
         self._policy = policy
+        self._rule = rule
         self._vocab = vocab
         self._trees = trees
         self._failed = False
@@ -62,7 +65,7 @@ class Drafting:
             return
         for turn, draft, budget in zip(turns, drafts, budgets, strict=True):
             if draft is not EMPTY:
-                turn.draft = self._checked(draft, budget)
+                turn.draft = self._possible(turn, self._checked(draft, budget, turn.sequence.view.sampling))
 
     def observe(self, outcomes: Seq[Outcome]) -> None:
         """Tell the drafter what became of its drafts."""
@@ -90,7 +93,7 @@ class Drafting:
         except Exception as error:
             self._give_up(error)
 
-    def _checked(self, draft: Draft, budget: Budget) -> Draft:
+    def _checked(self, draft: Draft, budget: Budget, sampling: Sampling) -> Draft:
         try:
             tree.validate(draft, self._vocab)
             chain = tree.is_chain(draft)
@@ -99,10 +102,15 @@ class Drafting:
                 raise UsageError(f"a draft has {len(draft)} nodes and depth {depth}, over its budget {budget}")
             if not chain and not self._trees:
                 raise UsageError("a draft branches, which this backend cannot verify; draft chains")
+            rule_for(self._rule, sampling).check(draft, self._vocab)
         except (UsageError, TypeError, AttributeError) as error:
             self._refuse(str(error))
             return EMPTY
         return draft
+
+    def _possible(self, turn: Turn, draft: Draft) -> Draft:
+        shaper = turn.sequence.shaper
+        return draft if shaper is None else shaper.possible(draft)
 
     def _refuse(self, what: str) -> None:
         if not self._warned:

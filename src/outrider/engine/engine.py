@@ -9,15 +9,16 @@ from contextlib import ExitStack
 
 from outrider.api import Chunk, Pass, Request
 from outrider.backends.base import Backend, Scores
-from outrider.core.rules import coupled
+from outrider.constraints.base import Matcher, MatcherMaker
+from outrider.core.rules import COUPLED, Rule
 from outrider.core.step import Outcome
 from outrider.drafters.base import Drafter
-from outrider.engine import admission
+from outrider.engine import admission, judging
 from outrider.engine.drafting import Drafting
 from outrider.engine.outlet import Detokenizer
 from outrider.engine.scheduler import Scheduler
+from outrider.engine.sequence import Family, Turn, World
 from outrider.engine.sequence import Sequence as Answer
-from outrider.engine.sequence import Turn
 from outrider.engine.stats import StepTime
 from outrider.errors import UsageError
 from outrider.policy.base import Policy
@@ -27,10 +28,11 @@ CHUNK_ROWS = 512
 
 
 class Engine:
-    """A Generator over one backend, with one drafter (None: plain decoding) and one policy.
+    """A Generator over one backend, with one drafter (None: plain decoding), one policy and one rule.
 
-    `eos` are the ids that end an answer (not part of it); `detokenizer` makes the text of one answer. Several iterators
-    may be in use at once, from several threads: steps take turns.
+    `eos` are the ids that end an answer (not part of it); `detokenizer` makes the text of one answer; `matchers` makes
+    the state of a constraint (None: requests with one are refused). Several iterators may be in use at once, from
+    several threads: steps take turns.
     """
 
     def __init__(
@@ -41,6 +43,8 @@ class Engine:
         detokenizer: Callable[[], Detokenizer],
         eos: frozenset[int],
         *,
+        rule: Rule = COUPLED,
+        matchers: MatcherMaker | None = None,
         slots: int = SLOTS,
         chunk_rows: int = CHUNK_ROWS,
         clock: Callable[[], float] = time.perf_counter,
@@ -48,9 +52,11 @@ class Engine:
         if slots < 1 or chunk_rows < 1:
             raise UsageError(f"slots is {slots} and chunk_rows {chunk_rows}; both must be at least 1")
         self._backend = backend
-        self._drafting = Drafting(drafter, policy, backend.vocab, backend.capabilities.trees)
+        self._rule = rule
+        self._drafting = Drafting(drafter, policy, rule, backend.vocab, backend.capabilities.trees)
         self._detokenizer = detokenizer
-        self._eos = eos
+        self._world = World(backend.vocab, backend.context, eos, rule.uses_p)
+        self._matchers = matchers
         self._slots = slots
         self._chunk_rows = chunk_rows
         self._clock = clock
@@ -63,16 +69,26 @@ class Engine:
         Raises UsageError, before anything runs, for a request that cannot be answered. Closing the iterator early
         abandons what is unfinished and leaves nothing behind.
         """
-        context = self._backend.context
         for request in requests:
-            admission.check(request, self._backend.vocab, context)
+            admission.check(request, self._world)
         # Made now, not at the first step, so that what was checked is what runs, whatever the caller's lists become.
-        answers = [
-            Answer(index, request, context, self._eos, self._detokenizer()) for index, request in enumerate(requests)
-        ]
-        return self._run(Scheduler(answers, self._slots, self._chunk_rows))
+        answers = [answer for index, request in enumerate(requests) for answer in self._samples(index, request)]
+        return self._run(Scheduler(answers, self._slots, self._chunk_rows), answers)
 
-    def _run(self, scheduler: Scheduler) -> Iterator[Chunk]:
+    def _samples(self, index: int, request: Request) -> Iterator[Answer]:
+        family = Family(request.n)
+        for sample in range(request.n):
+            matcher = self._matcher(request)
+            yield Answer(index, request, sample, family, self._world, self._detokenizer(), matcher)
+
+    def _matcher(self, request: Request) -> Matcher | None:
+        if request.constraint is None:
+            return None
+        if self._matchers is None:
+            raise UsageError("constraint is set, but this engine was made without constraints; leave it out")
+        return self._matchers(request.constraint)
+
+    def _run(self, scheduler: Scheduler, answers: Sequence[Answer]) -> Iterator[Chunk]:
         try:
             while scheduler.busy:
                 with self._lock:
@@ -80,6 +96,8 @@ class Engine:
                 yield from chunks
         finally:
             with self._lock, ExitStack() as stack:
+                for family in {id(answer.family): answer.family for answer in answers}.values():
+                    stack.callback(self._close_stem, family)
                 for answer in scheduler.running:
                     stack.callback(self._close, answer)
 
@@ -95,12 +113,12 @@ class Engine:
         target_start = clock()
         scores = self._backend.extend([turn.extend() for turn in turns])
         for item, turn in enumerate(turns):
-            if turn.decides:
-                _judge(scores, item, turn)
+            self._judge(scores, item, turn)
         trim_start = clock()
         outcomes = [_trim(turn) for turn in deciding]
         commit_start = clock()
         self._backend.commit([turn.commit() for turn in turns])
+        self._keep_stems(deciding)
         observe_start = clock()
         self._drafting.observe(outcomes)
         end = clock()
@@ -115,8 +133,28 @@ class Engine:
         return [self._chunk(scheduler, turn, step.total_s) for turn in deciding]
 
     def _open(self, answer: Answer) -> None:
-        answer.opened(self._backend.open())
+        family = answer.family
+        if answer.first:
+            answer.opened(self._backend.open(), 0)
+        else:
+            answer.opened(self._backend.fork(family.stem), len(answer.request.prompt) - 1)
+            family.waiting -= 1
+            if family.waiting == 0:
+                self._close_stem(family)
         self._drafting.begin(answer.seq, tuple(answer.tokens))
+
+    def _keep_stems(self, turns: Sequence[Turn]) -> None:
+        """Where a first sample has just read its prompt and others wait for it, keep a fork for them."""
+        for turn in turns:
+            answer = turn.sequence
+            if answer.first and answer.family.waiting and answer.family.stem < 0:
+                answer.family.stem = self._backend.fork(answer.seq)
+                self._backend.truncate(answer.family.stem, len(answer.request.prompt) - 1)
+
+    def _close_stem(self, family: Family) -> None:
+        if family.stem >= 0:
+            stem, family.stem = family.stem, -1
+            self._backend.close(stem)
 
     def _close(self, answer: Answer) -> None:
         if answer.seq >= 0:
@@ -126,23 +164,22 @@ class Engine:
             finally:
                 self._backend.close(seq)
 
+    def _judge(self, scores: Scores, item: int, turn: Turn) -> None:
+        judging.read_prompt(scores, item, turn)
+        if turn.decides:
+            judging.judge(self._rule, scores, item, turn)
+
     def _chunk(self, scheduler: Scheduler, turn: Turn, seconds: float) -> Chunk:
         answer, draft, verdict = turn.sequence, turn.draft, turn.verdict
         if answer.finish is not None:
             self._close(answer)
             scheduler.drop(answer)
         return answer.chunk(
-            Pass(turn.position, draft.tokens, draft.parents, verdict.path, verdict.token, seconds),
+            Pass(turn.position, draft.tokens, draft.parents, verdict.path, verdict.token, seconds, draft.forced),
         )
-
-
-def _judge(scores: Scores, item: int, turn: Turn) -> None:
-    """Walk the draft; the rows of one item are its pending tokens, then the draft's nodes."""
-    rows, token = turn.rows, scores.token
-    turn.verdict = coupled(turn.draft, lambda node: token(item, rows + node))
 
 
 def _trim(turn: Turn) -> Outcome:
     """Take the verdict's tokens up to the end of the answer; drop accepted nodes behind it."""
-    turn.kept = turn.sequence.take(turn.draft, turn.verdict)
+    turn.kept = turn.sequence.take(turn.draft, turn.verdict, turn.logprobs)
     return Outcome(turn.sequence.seq, turn.draft, turn.verdict.path[: len(turn.kept)], turn.kept)

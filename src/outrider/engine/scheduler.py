@@ -26,9 +26,22 @@ class Scheduler:
         return bool(self.running or self._waiting)
 
     def admit(self) -> list[Sequence]:
-        """Move waiting sequences to free slots; returns the newcomers, which are not open yet."""
-        count = min(self._slots - len(self.running), len(self._waiting))
-        newcomers = [self._waiting.popleft() for _ in range(count)]
+        """Move waiting sequences to free slots; returns the newcomers, which are not open yet.
+
+        A sample other than a request's first waits until the first has read the prompt; others may go before it.
+        """
+        free = self._slots - len(self.running)
+        newcomers: list[Sequence] = []
+        held: list[Sequence] = []
+        for _ in range(len(self._waiting)):
+            if len(newcomers) == free:
+                break
+            sequence = self._waiting.popleft()
+            if sequence.ready:
+                newcomers.append(sequence)
+            else:
+                held.append(sequence)
+        self._waiting.extendleft(reversed(held))
         self.running += newcomers
         return newcomers
 
@@ -39,7 +52,7 @@ class Scheduler:
         for sequence in self.running:
             pending = sequence.pending
             if pending > 1:
-                pending = min(pending, room)
+                pending = min(pending, room, sequence.most_rows or room)
                 room -= pending
             if pending:
                 turns.append(Turn(sequence, pending))

@@ -5,43 +5,125 @@ Dimensions: n rows of one item: the sequence's known tokens that are not yet in 
 
 from __future__ import annotations
 
-from outrider.api import Chunk, FinishReason, Origin, Pass, Request
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass, replace
+
+from outrider.api import Chunk, FinishReason, Logprob, Origin, Pass, Request
 from outrider.backends.base import Draw, Extend, Want
+from outrider.constraints.base import Matcher
 from outrider.core import tree
 from outrider.core.step import Tokens, View
 from outrider.core.types import EMPTY, Draft, Verdict
+from outrider.engine import shaping
 from outrider.engine.outlet import Detokenizer, Outlet
+from outrider.engine.shaping import Shaper
 from outrider.engine.stats import Meter
 
-_NONE, _TOKEN = int(Want.NONE), int(Want.TOKEN)
+_NONE, _TOKEN, _LOGITS = int(Want.NONE), int(Want.TOKEN), int(Want.LOGITS)
+# Rows of a prompt whose log-probabilities are asked for keep their logits: 64 of 49,152 take 12 MiB.
+_READ_ROWS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What the sequences of one engine have in common."""
+
+    vocab: int
+    context: int
+    eos: frozenset[int]
+    uses_p: bool  # the rule asks for p where something is drawn
+
+
+class Family:
+    """The samples of one request: the first reads the prompt, the others fork what it has read.
+
+    stem is the backend's sequence that holds the prompt without its last token, kept while samples wait to fork it
+    (-1: none). The last token is each sample's own first row.
+    """
+
+    __slots__ = ("prompt_logprobs", "stem", "waiting")
+
+    def __init__(self, samples: int) -> None:
+        self.stem = -1
+        self.waiting = samples - 1  # samples that have not begun, the first not counted
+        self.prompt_logprobs: list[Logprob | None] = [None]
 
 
 class Sequence:
     """The mutable state of one answer. committed counts the tokens in the cache; seq is -1 while it is not open."""
 
-    __slots__ = ("_draw", "_eos", "committed", "finish", "index", "limit", "meter", "outlet", "seq", "tokens", "view")
+    __slots__ = (
+        "_draw",
+        "_ends",
+        "_logits",
+        "_prompt_shown",
+        "_sample",
+        "committed",
+        "family",
+        "finish",
+        "first",
+        "index",
+        "limit",
+        "meter",
+        "outlet",
+        "request",
+        "seq",
+        "shaper",
+        "tokens",
+        "view",
+    )
 
     def __init__(
-        self, index: int, request: Request, context: int, eos: frozenset[int], detokenizer: Detokenizer
+        self,
+        index: int,
+        request: Request,
+        sample: int,
+        family: Family,
+        world: World,
+        detokenizer: Detokenizer,
+        matcher: Matcher | None,
     ) -> None:
-        sampling = request.sampling
+        sampling = replace(request.sampling, sample=request.sampling.sample + sample)
         self.index = index
+        self.request = request
+        self.family = family
+        self.first = sample == 0
         self.seq = -1
         self.tokens = list(request.prompt)
         self.committed = 0
         self.finish: FinishReason | None = None
         # Prompt and answer fit the context together, so no row of a draft cut to the limit can leave it.
-        self.limit = min(request.max_tokens, context - len(self.tokens))
-        self.outlet = Outlet(detokenizer, request.stop)
+        self.limit = min(request.max_tokens, world.context - len(self.tokens))
+        self.outlet = Outlet(detokenizer, request.stop, request.min_tokens)
         self.meter = Meter(len(self.tokens))
-        self.view = View(-1, Tokens(self.tokens), sampling)
-        self._eos: frozenset[int] = frozenset() if request.ignore_eos else eos
-        self._draw = Draw(sampling.temperature, sampling.seed, sampling.sample)
+        self.shaper: Shaper | None = None
+        if matcher is not None or shaping.wanted(request):
+            self.shaper = Shaper(request, world.vocab, world.eos, matcher)
+        self.view = View(-1, Tokens(self.tokens), sampling, None if matcher is None else matcher.forced)
+        self._sample = sample
+        self._ends = frozenset(request.stop_token_ids) | (frozenset() if request.ignore_eos else world.eos)
+        self._draw = Draw(
+            sampling.temperature,
+            sampling.seed,
+            sampling.sample,
+            sampling.top_k,
+            sampling.top_p,
+            sampling.min_p,
+            sampling.typical_p,
+        )
+        self._logits = request.logprobs is not None or (world.uses_p and sampling.temperature > 0.0)
+        self._prompt_shown = request.prompt_logprobs is None
 
-    def opened(self, seq: int) -> None:
-        """The backend and the drafter know the sequence as `seq` from now on."""
+    def opened(self, seq: int, committed: int) -> None:
+        """The backend knows the sequence as `seq` from now on, with so many of its tokens in the cache."""
         self.seq = seq
-        self.view = View(seq, self.view.tokens, self.view.sampling)
+        self.committed = committed
+        self.view = replace(self.view, seq=seq)
+
+    @property
+    def ready(self) -> bool:
+        """Whether it can be opened: a sample other than the first forks what the first has read."""
+        return self.first or self.family.stem >= 0
 
     @property
     def pending(self) -> int:
@@ -53,66 +135,119 @@ class Sequence:
         """Tokens that the answer may still get."""
         return self.limit - self.outlet.count
 
-    def take(self, draft: Draft, verdict: Verdict) -> tuple[int, ...]:
+    @property
+    def reads_prompt(self) -> bool:
+        """Whether the next rows are prompt rows whose log-probabilities are asked for."""
+        return self.request.prompt_logprobs is not None and self.first and self.outlet.count == 0
+
+    @property
+    def most_rows(self) -> int | None:
+        """The most pending tokens that a pass should take; None: any number."""
+        return _READ_ROWS if self.reads_prompt else None
+
+    def take(self, draft: Draft, verdict: Verdict, logprobs: Seq[Logprob]) -> tuple[int, ...]:
         """Add a verdict's tokens one by one until the answer ends; returns those that were kept.
 
         The only place where an answer is trimmed: end of text, stop strings, max_tokens and the context.
         """
         before = self.outlet.count
-        tokens = [draft.tokens[node] for node in verdict.path]
-        origins = [Origin.ACCEPTED] * len(tokens)
-        last = verdict.path[-1] if verdict.path else -1
-        tokens.append(verdict.token)
-        origins.append(Origin.RECOVERED if last in draft.parents else Origin.BONUS)
-        for token, origin in zip(tokens, origins, strict=True):
-            if token in self._eos or self.outlet.push(token, origin):
-                self.finish = FinishReason.STOP
-            elif self.outlet.count == self.limit:
-                self.finish = FinishReason.LENGTH
+        tokens = (*(draft.tokens[node] for node in verdict.path), verdict.token)
+        for place, token in enumerate(tokens):
+            self._take(token, _origin(draft, verdict, place), logprobs[place] if logprobs else None)
             if self.finish is not None:
                 break
         if self.finish is not None and self.outlet.finish():
             self.finish = FinishReason.STOP
         # Below 0 where a stop string began in an earlier pass: closing the sequence drops those tokens.
         kept = self.outlet.count - before
-        new = tuple(tokens[: max(kept, 0)])
+        new = tokens[: max(kept, 0)]
         self.tokens.extend(new)
-        self.meter.record(before, draft, len(verdict.path), trimmed=kept < len(tokens))
+        self.meter.record(before, draft, verdict.path, trimmed=kept < len(tokens))
         return new
+
+    def _take(self, token: int, origin: Origin, logprob: Logprob | None) -> None:
+        """Add one token, or end the answer in its place."""
+        self.meter.looked_at += 1
+        shaper = self.shaper
+        if shaper is not None and not shaper.permits(token):
+            self.finish = FinishReason.STUCK
+        elif token in self._ends:
+            self.finish = FinishReason.STOP
+        else:
+            if shaper is not None:
+                shaper.take(token)
+            if self.outlet.push(token, origin, logprob) or (shaper is not None and shaper.ended):
+                self.finish = FinishReason.STOP
+            elif self.outlet.count == self.limit:
+                self.finish = FinishReason.LENGTH
 
     def chunk(self, story: Pass) -> Chunk:
         """What this step let out, with the bill if it was the last."""
         ended = self.finish is not None
-        text, ids, origins = self.outlet.release(last=ended)
+        text, pieces = self.outlet.release(last=ended)
         usage = self.meter.usage(self.outlet.count) if ended else None
-        return Chunk(self.index, text, ids, origins, story, self.finish, usage)
+        logprobs = None
+        if self.request.logprobs is not None:
+            logprobs = tuple(piece.logprob for piece in pieces if piece.logprob is not None)
+        prompt_logprobs = None
+        if not self._prompt_shown:
+            self._prompt_shown = True
+            prompt_logprobs = tuple(self.family.prompt_logprobs)
+        return Chunk(
+            self.index,
+            text,
+            tuple(piece.token for piece in pieces),
+            tuple(piece.origin for piece in pieces),
+            story,
+            self.finish,
+            usage,
+            self._sample,
+            logprobs,
+            prompt_logprobs,
+        )
+
+
+def _origin(draft: Draft, verdict: Verdict, place: int) -> Origin:
+    """Where the verdict's token number `place` came from."""
+    if place < len(verdict.path):
+        return Origin.FORCED if verdict.path[place] < draft.forced else Origin.ACCEPTED
+    last = verdict.path[-1] if verdict.path else -1
+    return Origin.RECOVERED if last in draft.parents else Origin.BONUS
 
 
 class Turn:
     """What one sequence does in one pass: `rows` of its pending tokens and, if that is all of them, a draft below."""
 
-    __slots__ = ("decides", "draft", "kept", "position", "rows", "sequence", "verdict")
+    __slots__ = ("decides", "draft", "foretells", "kept", "logprobs", "position", "rows", "sequence", "verdict")
 
     def __init__(self, sequence: Sequence, rows: int) -> None:
         self.sequence = sequence
         self.rows = rows
         self.decides = rows == sequence.pending
         self.position = sequence.committed + rows  # of the first token after these rows
+        # Rows, the first ones, whose next token is known and whose log-probabilities are asked for.
+        self.foretells = 0
+        if sequence.reads_prompt:
+            self.foretells = rows - 1 if self.decides else rows
         self.draft = EMPTY
         self.verdict = Verdict((), -1)
+        self.logprobs: list[Logprob] = []
         self.kept: tuple[int, ...] = ()
 
     def extend(self) -> Extend:
         """The rows of this turn; only the last pending one and the draft's want a token."""
         sequence, draft, rows = self.sequence, self.draft, self.rows
         tokens = sequence.tokens[sequence.committed : sequence.committed + rows]
+        wanted = _LOGITS if sequence._logits else _TOKEN
         want = [_NONE] * rows
         if self.decides:
-            want[-1] = _TOKEN
+            want[-1] = wanted
+        if self.foretells:
+            want[: self.foretells] = [_LOGITS] * self.foretells
         if not draft.tokens:
             return Extend(sequence.seq, tokens, None, want, sequence._draw)
         tokens.extend(draft.tokens)
-        want.extend([_TOKEN] * len(draft))
+        want.extend([wanted] * len(draft))
         parents = None
         if not tree.is_chain(draft):
             parents = [*range(-1, rows - 1), *(rows + parent if parent >= 0 else rows - 1 for parent in draft.parents)]

@@ -25,21 +25,32 @@ class StepTime:
 class Meter:
     """Counts one answer. Counting per position waits until the end, when it is known what was trimmed."""
 
-    __slots__ = ("_decode_s", "_draft_s", "_first", "_passes", "_prefill_s", "_prompt_tokens", "_target_s", "_trimmed")
+    __slots__ = (
+        "_decode_s",
+        "_draft_s",
+        "_first",
+        "_passes",
+        "_prefill_s",
+        "_prompt_tokens",
+        "_target_s",
+        "_trimmed",
+        "looked_at",
+    )
 
     def __init__(self, prompt_tokens: int) -> None:
         self._prompt_tokens = prompt_tokens
-        self._passes: list[tuple[int, Draft, int]] = []
+        self.looked_at = 0  # tokens of the target, one a pass in plain decoding; the one that ends the answer included
+        self._passes: list[tuple[int, Draft, tuple[int, ...]]] = []
         self._trimmed = False
         self._first = 0  # tokens of the first pass, which prefill_s has paid for
         self._prefill_s = self._draft_s = self._target_s = self._decode_s = 0.0
 
-    def record(self, before: int, draft: Draft, accepted: int, trimmed: bool) -> None:
+    def record(self, before: int, draft: Draft, path: tuple[int, ...], trimmed: bool) -> None:
         """A pass that decided tokens, when the answer had `before` of them; trimmed: the answer ended inside it."""
-        self._passes.append((before, draft, accepted))
+        self._passes.append((before, draft, path))
         self._trimmed = trimmed
         if len(self._passes) == 1:
-            self._first = accepted + 1
+            self._first = len(path) + 1
 
     def time(self, step: StepTime) -> None:
         """Add a step, after its record: to prefill_s up to the pass that decided the first token, then to decode_s."""
@@ -52,14 +63,16 @@ class Meter:
 
     def usage(self, completion_tokens: int) -> Usage:
         """The bill of an answer that ended with `completion_tokens` tokens."""
-        drafted, accepted = self._positions(completion_tokens)
+        drafted, accepted, forced = self._positions(completion_tokens)
         decoded = max(completion_tokens - self._first, 0)
         return Usage(
             prompt_tokens=self._prompt_tokens,
             completion_tokens=completion_tokens,
             passes=len(self._passes),
+            plain_passes=self.looked_at,
             drafted=sum(nodes for _, nodes in drafted),
             accepted=sum(accepted),
+            forced=forced,
             drafted_per_position=tuple(passes for passes, _ in drafted),
             accepted_per_position=tuple(accepted),
             tokens_per_pass=completion_tokens / len(self._passes) if self._passes else 0.0,
@@ -70,19 +83,21 @@ class Meter:
             tokens_per_s=decoded / self._decode_s if self._decode_s > 0.0 else 0.0,
         )
 
-    def _positions(self, completion_tokens: int) -> tuple[list[tuple[int, int]], list[int]]:
-        """By depth: (passes that verified a node there, nodes verified there), and passes that kept one."""
+    def _positions(self, completion_tokens: int) -> tuple[list[tuple[int, int]], list[int], int]:
+        """By depth: (passes that verified a node there, nodes there), and passes that kept one; kept forced nodes."""
         drafted: list[tuple[int, int]] = []
         kept: list[int] = []
-        for before, draft, accepted in self._passes:
+        forced = 0
+        for before, draft, path in self._passes:
             # Guesses from the first trimmed token on are counted nowhere.
-            end = completion_tokens - before if self._trimmed else len(draft)
+            end = max(completion_tokens - before, 0) if self._trimmed else len(draft)
             depths = tree.depths(draft)
-            for depth in range(min(max(depths, default=-1) + 1, max(end, 0))):
+            for depth in range(min(max(depths, default=-1) + 1, end)):
                 if depth == len(drafted):
                     drafted.append((0, 0))
                     kept.append(0)
                 passes, nodes = drafted[depth]
                 drafted[depth] = passes + 1, nodes + depths.count(depth)
-                kept[depth] += depth < accepted
-        return drafted, kept
+                kept[depth] += depth < len(path)
+            forced += sum(node < draft.forced for node in path[:end])
+        return drafted, kept, forced

@@ -11,27 +11,19 @@ Dimensions: V vocabulary.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TypeAlias
 
-import numpy as np
-
-from outrider.backends.base import GREEDY, Backend, Draw, Extend, Scores, Want
-from outrider.core import sampling, tree
+from outrider.backends.base import Backend, Extend, Want
+from outrider.core import tree
 from outrider.core.types import Draft
 from outrider.errors import BackendError, UsageError
+from outrider.testing import scores_suite
+from outrider.testing.checks import PROMPT, Maker, prompt, refused
 
-Maker: TypeAlias = Callable[[], Backend]
-_PROMPT = 37  # odd, and longer than two blocks of 16: chunk and block edges fall in different places
+__all__ = ["CHECKS", "Maker"]
+
 _TREE = Draft((1, 2, 3, 4, 5, 6, 2), (-1, 0, 0, 2, -1, 4, 2))
-
-
-def prompt(backend: Backend, count: int = _PROMPT, seed: int = 1) -> list[int]:
-    """Random ids, the same for the same seed."""
-    chance = random.Random(seed)
-    return [chance.randrange(backend.vocab) for _ in range(count)]
 
 
 def feed(
@@ -61,10 +53,10 @@ def chunked_equals_one_by_one(make: Maker) -> None:
     backend = make()
     tokens = prompt(backend)
     alone = fresh(backend, tokens)
-    for chunk in (1, 2, 3, 8, 16, 17, _PROMPT - 1):
+    for chunk in (1, 2, 3, 8, 16, 17, PROMPT - 1):
         seq = backend.open()
         assert feed(backend, seq, tokens, chunk) == alone, f"chunks of {chunk} change a row"
-        assert backend.length(seq) == _PROMPT, f"{_PROMPT} rows committed, but the length is {backend.length(seq)}"
+        assert backend.length(seq) == PROMPT, f"{PROMPT} rows committed, but the length is {backend.length(seq)}"
         backend.close(seq)
     assert len(set(alone)) > 1, "all rows are the same, so this check sees nothing"
 
@@ -101,13 +93,13 @@ def pending_and_draft_in_one_pass(make: Maker) -> None:
     """The last prompt rows and a tree below them share a pass, and a path may run through both."""
     backend = make()
     tokens, more = prompt(backend), prompt(backend, 5, seed=2)
-    parents = [*range(-1, _PROMPT - 1), *(above + _PROMPT if above >= 0 else _PROMPT - 1 for above in _TREE.parents)]
+    parents = [*range(-1, PROMPT - 1), *(above + PROMPT if above >= 0 else PROMPT - 1 for above in _TREE.parents)]
     seq = backend.open()
     rows = feed(backend, seq, [*tokens, *_TREE.tokens], parents=parents)
     path = tree.path(_TREE, 3)
     whole = tokens + [_TREE.tokens[node] for node in path]
-    assert rows[_PROMPT + 3] == fresh(backend, whole)[-1], "a draft node below prompt rows differs from its chain"
-    backend.commit([(seq, [*range(_PROMPT), *(_PROMPT + node for node in path)])])
+    assert rows[PROMPT + 3] == fresh(backend, whole)[-1], "a draft node below prompt rows differs from its chain"
+    backend.commit([(seq, [*range(PROMPT), *(PROMPT + node for node in path)])])
     assert feed(backend, seq, more) == fresh(backend, whole + more)[len(whole) :], "the committed path left its mark"
 
 
@@ -132,20 +124,20 @@ def forks_are_independent(make: Maker) -> None:
     seq = backend.open()
     feed(backend, seq, tokens)
     forked, again = backend.fork(seq), backend.fork(seq)
-    assert backend.length(forked) == _PROMPT, "a fork has another length than its parent"
-    assert feed(backend, seq, left) == fresh(backend, tokens + left)[_PROMPT:], "a fork disturbs its parent"
-    assert feed(backend, forked, right) == fresh(backend, tokens + right)[_PROMPT:], "a parent disturbs its fork"
+    assert backend.length(forked) == PROMPT, "a fork has another length than its parent"
+    assert feed(backend, seq, left) == fresh(backend, tokens + left)[PROMPT:], "a fork disturbs its parent"
+    assert feed(backend, forked, right) == fresh(backend, tokens + right)[PROMPT:], "a parent disturbs its fork"
     backend.truncate(seq, 3)
     feed(backend, seq, right)
     backend.close(seq)
-    assert feed(backend, again, left) == fresh(backend, tokens + left)[_PROMPT:], "a closed parent disturbs its fork"
+    assert feed(backend, again, left) == fresh(backend, tokens + left)[PROMPT:], "a closed parent disturbs its fork"
 
 
 def truncate_forgets(make: Maker) -> None:
     """After truncate to any length the sequence is as if it had never gone further."""
     backend = make()
     tokens, more = prompt(backend), prompt(backend, 9, seed=2)
-    for length in (_PROMPT, _PROMPT - 1, 32, 17, 16, 15, 1, 0):
+    for length in (PROMPT, PROMPT - 1, 32, 17, 16, 15, 1, 0):
         seq = backend.open()
         feed(backend, seq, tokens)
         feed(backend, seq, _TREE.tokens, parents=_TREE.parents)
@@ -163,49 +155,11 @@ def uncommitted_rows_are_dropped(make: Maker) -> None:
     seq = backend.open()
     feed(backend, seq, tokens)
     feed(backend, seq, _TREE.tokens, parents=_TREE.parents)
-    assert feed(backend, seq, more) == fresh(backend, tokens + more)[_PROMPT:], "uncommitted rows left their mark"
+    assert feed(backend, seq, more) == fresh(backend, tokens + more)[PROMPT:], "uncommitted rows left their mark"
     feed(backend, seq, _TREE.tokens, parents=_TREE.parents)
     backend.commit([(seq, ())])
-    assert backend.length(seq) == _PROMPT + 9, "the empty path committed something"
-    _refused(UsageError, lambda: backend.commit([(seq, (0,))]), "a commit of rows that are gone")
-
-
-def draws_are_the_reference(make: Maker) -> None:
-    """The token of a row is core.sampling's for its logits and the position after it, greedy and drawn alike."""
-    backend = make()
-    tokens = prompt(backend)
-    draws = [GREEDY, Draw(1.0, 42), Draw(0.7, 2**63 + 5, 3), Draw(1.3, 43), Draw(2.0, 42)]
-    seqs = [backend.open() for _ in draws]
-    wants = [Want.LOGITS] * _PROMPT
-    scores = backend.extend([Extend(seq, tokens, None, wants, draw) for seq, draw in zip(seqs, draws, strict=True)])
-    plain = [Want.TOKEN] * _PROMPT
-    found: list[list[int]] = []
-    for item, draw in enumerate(draws):
-        rows = [np.array(scores.logits(item, row)) for row in range(_PROMPT)]
-        expected = [
-            sampling.token(row, draw.temperature, draw.seed, draw.sample, place + 1) for place, row in enumerate(rows)
-        ]
-        assert [scores.token(item, row) for row in range(_PROMPT)] == expected, f"{draw} differs from the reference"
-        found.append(expected)
-    again = backend.extend([Extend(seq, tokens, None, plain, draw) for seq, draw in zip(seqs, draws, strict=True)])
-    for item, expected in enumerate(found):
-        assert [again.token(item, row) for row in range(_PROMPT)] == expected, "asking for the token alone changes it"
-    assert len({tuple(row) for row in found}) > 1, "all draws agree, so this check sees nothing"
-
-
-def scores_give_what_was_asked(make: Maker) -> None:
-    """Rows give logits [V] in float32, read-only; a row that did not want something refuses it."""
-    backend = make()
-    scores: Scores = backend.extend([Extend(backend.open(), [1, 2, 3], None, [Want.NONE, Want.TOKEN, Want.LOGITS])])
-    logits = scores.logits(0, 2)
-    assert logits.shape == (backend.vocab,), f"logits have shape {logits.shape}"
-    assert logits.dtype == np.float32, f"logits are {logits.dtype}"
-    assert not logits.flags.writeable, "logits can be written to"
-    assert 0 <= scores.token(0, 1) < backend.vocab, "a token is not an id"
-    _refused(UsageError, lambda: scores.token(0, 0), "the token of a row that wanted nothing")
-    _refused(UsageError, lambda: scores.logits(0, 1), "the logits of a row that wanted its token")
-    for item, row in ((0, 3), (0, -1), (1, 0), (-1, 0)):
-        _refused(UsageError, partial(scores.token, item, row), f"row {row} of item {item}")
+    assert backend.length(seq) == PROMPT + 9, "the empty path committed something"
+    refused(UsageError, lambda: backend.commit([(seq, (0,))]), "a commit of rows that are gone")
 
 
 def errors_change_nothing(make: Maker) -> None:
@@ -234,7 +188,7 @@ def errors_change_nothing(make: Maker) -> None:
         ),
     ]
     for error, items, what in bad:
-        _refused(error, partial(backend.extend, items), what)
+        refused(error, partial(backend.extend, items), what)
     feed(backend, other, _TREE.tokens, parents=_TREE.parents)
     for path, what in (
         ((1,), "a path without its root"),
@@ -242,11 +196,11 @@ def errors_change_nothing(make: Maker) -> None:
         ((7,), "no row"),
         ((0, 0), "a loop"),
     ):
-        _refused(UsageError, partial(backend.commit, [(seq, ()), (other, path)]), what)
-    for length in (-1, _PROMPT + 1):
-        _refused(UsageError, partial(backend.truncate, seq, length), f"truncate to {length}")
-    assert (backend.length(seq), backend.length(other)) == (_PROMPT, 0), "a refused call changed a length"
-    assert feed(backend, seq, more) == fresh(backend, tokens + more)[_PROMPT:], "a refused call left its mark"
+        refused(UsageError, partial(backend.commit, [(seq, ()), (other, path)]), what)
+    for length in (-1, PROMPT + 1):
+        refused(UsageError, partial(backend.truncate, seq, length), f"truncate to {length}")
+    assert (backend.length(seq), backend.length(other)) == (PROMPT, 0), "a refused call changed a length"
+    assert feed(backend, seq, more) == fresh(backend, tokens + more)[PROMPT:], "a refused call left its mark"
 
 
 def context_is_the_limit(make: Maker) -> None:
@@ -256,10 +210,10 @@ def context_is_the_limit(make: Maker) -> None:
     tokens = prompt(backend, backend.context - 2)
     feed(backend, seq, tokens)
     feed(backend, seq, [1, 2, 3, 4, 5], parents=[-1, 0, 0, -1, 3])
-    _refused(BackendError, lambda: feed(backend, seq, [1, 2, 3]), "a position outside the context")
+    refused(BackendError, lambda: feed(backend, seq, [1, 2, 3]), "a position outside the context")
     feed(backend, seq, [1, 2])
     assert backend.length(seq) == backend.context, "the context cannot be filled"
-    _refused(BackendError, lambda: feed(backend, seq, [1]), "a row in a full context")
+    refused(BackendError, lambda: feed(backend, seq, [1]), "a row in a full context")
 
 
 def close_leaves_nothing(make: Maker) -> None:
@@ -281,7 +235,7 @@ def close_leaves_nothing(make: Maker) -> None:
         lambda: backend.extend([Extend(seq, [1], None, [Want.TOKEN])]),
     )
     for verb in verbs:
-        _refused(BackendError, verb, "the use of a closed sequence")
+        refused(BackendError, verb, "the use of a closed sequence")
 
 
 CHECKS: tuple[Callable[[Maker], None], ...] = (
@@ -293,17 +247,8 @@ CHECKS: tuple[Callable[[Maker], None], ...] = (
     forks_are_independent,
     truncate_forgets,
     uncommitted_rows_are_dropped,
-    draws_are_the_reference,
-    scores_give_what_was_asked,
+    *scores_suite.CHECKS,
     errors_change_nothing,
     context_is_the_limit,
     close_leaves_nothing,
 )
-
-
-def _refused(error: type[Exception], call: Callable[[], object], what: str) -> None:
-    try:
-        call()
-    except error:
-        return
-    raise AssertionError(f"{what} is not refused with {error.__name__}")

@@ -11,7 +11,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from outrider.backends.base import Capabilities, Draw, Extend, Want
+from outrider.api import Logprob
+from outrider.backends.base import Adjust, Capabilities, Draw, Extend, Want
 from outrider.core import noise, sampling
 from outrider.core.types import FloatArray
 from outrider.errors import BackendError, UsageError
@@ -194,15 +195,23 @@ class TableScores:
         self._want = want
         self._draws = draws
 
-    def token(self, item: int, row: int) -> int:
+    def token(self, item: int, row: int, adjust: Adjust | None = None) -> int:
         tokens = self._asked(item, row, Want.TOKEN)
-        draw = self._draws[item]
-        return sampling.token(self._law(tokens), draw.temperature, draw.seed, draw.sample, len(tokens))
+        return sampling.token(self._law(tokens), self._draws[item], len(tokens), adjust)
 
     def logits(self, item: int, row: int) -> FloatArray:
         logits = self._law(self._asked(item, row, Want.LOGITS)).view()
         logits.flags.writeable = False
         return logits
+
+    def law(self, item: int, row: int, adjust: Adjust | None = None) -> FloatArray:
+        return sampling.law(self.logits(item, row), self._draws[item], adjust)
+
+    def logprobs(
+        self, item: int, row: int, chosen: int, top: int, processed: bool, adjust: Adjust | None = None
+    ) -> Logprob:
+        logits = self.logits(item, row)
+        return sampling.logprobs(logits, chosen, top, self._draws[item] if processed else None, adjust)
 
     def _asked(self, item: int, row: int, least: Want) -> tuple[int, ...]:
         if not 0 <= item < len(self._want) or not 0 <= row < len(self._want[item]) or self._want[item][row] < least:

@@ -11,9 +11,12 @@ from collections.abc import Callable, Sequence
 from typing import ParamSpec, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from outrider import _native
-from outrider.backends.base import Capabilities, Draw, Extend
+from outrider.api import Logprob
+from outrider.backends.base import Adjust, Capabilities, Draw, Extend
+from outrider.core import sampling
 from outrider.core.types import FloatArray
 from outrider.errors import BackendError, ModelFileError, UsageError
 from outrider.models.spec import ModelFile, ModelSpec, RopeKind
@@ -32,13 +35,29 @@ class NativeScores:
     def __init__(self, scores: _native.Scores) -> None:
         self._scores = scores
 
-    def token(self, item: int, row: int) -> int:
-        """The target's token after this row. Raises UsageError where the row did not want one."""
-        return _translated(self._scores.token, item, row)
+    def token(self, item: int, row: int, adjust: Adjust | None = None) -> int:
+        """The target's token after this row. Raises UsageError where the row did not want one, or for a bad adjust."""
+        if adjust is None:
+            return _translated(self._scores.token, item, row)
+        return _translated(self._scores.token, item, row, _arrays(adjust))
 
     def logits(self, item: int, row: int) -> FloatArray:
         """The row's logits [V], a read-only view. Raises UsageError where the row did not want them."""
         return _translated(self._scores.logits, item, row)
+
+    def law(self, item: int, row: int, adjust: Adjust | None = None) -> FloatArray:
+        """p [V] after this row. Raises UsageError where the row did not want its logits, or for a bad adjust."""
+        return _translated(self._scores.law, item, row, _arrays(adjust))
+
+    def logprobs(
+        self, item: int, row: int, chosen: int, top: int, processed: bool, adjust: Adjust | None = None
+    ) -> Logprob:
+        """Log-probabilities after this row. Raises UsageError where the row did not want its logits.
+
+        Also where `chosen` is no id, `top` is negative or adjust is bad.
+        """
+        own, best = _translated(self._scores.logprobs, item, row, chosen, top, processed, _arrays(adjust))
+        return Logprob(chosen, own, tuple(best))
 
 
 class NativeBackend:
@@ -124,9 +143,7 @@ class NativeBackend:
                 item.tokens,
                 () if item.parents is None else item.parents,
                 item.want,
-                _inverse_temperature(item.draw),
-                item.draw.seed,
-                item.draw.sample,
+                draw_arguments(item.draw, self.vocab),
             )
             for item in items
         ]
@@ -156,11 +173,17 @@ def _first_line(error: Exception) -> str:
     return str(error).partition("\n")[0]
 
 
-def _inverse_temperature(draw: Draw) -> float:
-    """1 / temperature as float32 (0 for the arg-max): the factor that core.sampling uses too."""
-    if draw.temperature == 0.0:
-        return 0.0
-    return float(np.float32(1.0 / draw.temperature))
+def draw_arguments(draw: Draw, vocab: int) -> tuple[float, int, int, int, float, float, float]:
+    """A Draw as the engine takes it: the factor that core.sampling uses (0 for the arg-max), and no huge top_k."""
+    factor = float(sampling.inverse_temperature(draw.temperature)) if draw.temperature else 0.0
+    top_k = min(draw.top_k, vocab)
+    return factor, draw.seed, draw.sample, top_k, draw.top_p, float(np.float32(draw.min_p)), draw.typical_p
+
+
+def _arrays(
+    adjust: Adjust | None,
+) -> tuple[npt.NDArray[np.int32], FloatArray, FloatArray, npt.NDArray[np.uint32] | None] | None:
+    return None if adjust is None else (adjust.ids, adjust.divisors, adjust.offsets, adjust.mask)
 
 
 def _thread_count(threads: int | None) -> int:

@@ -1,0 +1,71 @@
+"""Guess what a constraint leaves no choice about: the keys, quotes and brackets of a schema come for free.
+
+Where the constraint's mask leaves one token, the guess is certain. Elsewhere only the text is certain, and how the
+target cuts it up is a guess like any other. A view without a constraint is the inner drafter's alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from outrider.core.step import Budget, Outcome, View
+from outrider.core.types import EMPTY, Draft
+from outrider.drafters.base import Drafter
+
+
+class GrammarDrafter:
+    """Forced tokens first; another drafter's guess where nothing is forced, or where it begins with them and goes on.
+
+    inner may be None. It is asked and told about every sequence; a draft of its own that was not used is reported to
+    it as EMPTY.
+    """
+
+    def __init__(self, inner: Drafter | None) -> None:
+        self.name = "grammar" if inner is None else f"grammar+{inner.name}"
+        self._inner = inner
+        self._unused: set[int] = set()  # sequences whose present draft is not the inner drafter's
+
+    def begin(self, seq: int, prompt: Sequence[int]) -> None:
+        if self._inner is not None:
+            self._inner.begin(seq, prompt)
+
+    def propose(self, views: Sequence[View], budgets: Sequence[Budget]) -> list[Draft]:
+        drafts = [EMPTY] * len(views) if self._inner is None else self._inner.propose(views, budgets)
+        if all(view.forced is None for view in views):
+            return drafts
+        return [
+            draft if view.forced is None else self._forced_first(view.seq, view.forced(_length(budget)), draft)
+            for view, budget, draft in zip(views, budgets, drafts, strict=True)
+        ]
+
+    def observe(self, outcomes: Sequence[Outcome]) -> None:
+        if self._inner is None:
+            return
+        if self._unused:
+            outcomes = [
+                Outcome(outcome.seq, EMPTY, (), outcome.tokens) if outcome.seq in self._unused else outcome
+                for outcome in outcomes
+            ]
+            self._unused.difference_update(outcome.seq for outcome in outcomes)
+        self._inner.observe(outcomes)
+
+    def end(self, seq: int) -> None:
+        self._unused.discard(seq)
+        if self._inner is not None:
+            self._inner.end(seq)
+
+    def _forced_first(self, seq: int, forced: tuple[int, ...], draft: Draft) -> Draft:
+        count = len(forced)
+        self._unused.discard(seq)
+        if count == 0:
+            return draft
+        if draft.tokens[:count] == forced and draft.parents[:count] == tuple(range(-1, count - 1)):
+            return replace(draft, forced=count)
+        if draft.tokens:
+            self._unused.add(seq)
+        return Draft.chain(forced, forced=count)
+
+
+def _length(budget: Budget) -> int:
+    return min(budget.nodes, budget.depth)
