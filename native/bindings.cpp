@@ -103,13 +103,26 @@ Engine* make_engine(const nb::dict& config, const std::string& path, const std::
   return new Engine(c, path, sources, isa, threads);
 }
 
-std::shared_ptr<Scores> extend(Engine& engine, const std::vector<ExtendTuple>& items) {
+std::vector<ExtendItem> items_of(const std::vector<ExtendTuple>& items) {
   std::vector<ExtendItem> native;
   native.reserve(items.size());
   for (const auto& [seq, tokens, parents, want, draw] : items)
     native.push_back({seq, tokens, parents, want, draw_of(draw)});
+  return native;
+}
+
+std::shared_ptr<Scores> extend(Engine& engine, const std::vector<ExtendTuple>& items) {
+  const std::vector<ExtendItem> native = items_of(items);
   nb::gil_scoped_release release;
   return engine.extend(native);
+}
+
+std::tuple<double, double, double, double> phase_seconds(Engine& engine, const std::vector<ExtendTuple>& items) {
+  const std::vector<ExtendItem> native = items_of(items);
+  nb::gil_scoped_release release;
+  PhaseSeconds spent;
+  engine.extend(native, &spent);
+  return {spent.linear, spent.attention, spent.head, spent.other};
 }
 
 nb::ndarray<nb::numpy, const float> logits(const std::shared_ptr<Scores>& scores, int item, int row) {
@@ -179,6 +192,7 @@ NB_MODULE(_native, m) {
       .def("close", &Engine::close, nb::arg("seq"), Release())
       .def("length", &Engine::length, nb::arg("seq"), Release())
       .def("extend", &extend, nb::arg("items"))
+      .def("phase_seconds", &phase_seconds, nb::arg("items"))
       .def("commit", &Engine::commit, nb::arg("items"), Release())
       .def("export_cache", &export_cache, nb::arg("seq"))
       .def_prop_ro("open_sequences", &Engine::open_sequences, Release())

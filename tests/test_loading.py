@@ -79,3 +79,19 @@ def test_the_parts_are_the_files(model: Path) -> None:
     assert loaded.backend.context == 256
     assert loaded.name
     assert cast(TableBackend, loaded.backend).sequences == 0
+
+
+def test_another_generator_over_the_same_weights(model: Path) -> None:
+    llm = loading.load(model, "none")
+    others = [loading.generator(llm, drafter, gamma) for drafter, gamma in (("none", None), ("ngram", 3))]
+    request = outrider.Request([1, 2, 3], max_tokens=40)
+    answers = [
+        [token for chunk in generator.generate([request]) for token in chunk.token_ids]
+        for generator in (llm.generator, *others)
+    ]
+    assert answers[0] == answers[1] == answers[2]
+    assert llm.generator not in others
+    with pytest.raises(UsageError, match="gamma is 4 but the drafter is 'none'"):
+        loading.generator(llm, "none", 4)
+    with pytest.raises(UsageError, match="drafter is 'magic'"):
+        loading.generator(llm, "magic")

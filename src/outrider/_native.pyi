@@ -46,6 +46,10 @@ class Engine:
         self,
         items: Sequence[tuple[int, Sequence[int], Sequence[int], Sequence[int], _Draw]],
     ) -> Scores: ...
+    def phase_seconds(
+        self,
+        items: Sequence[tuple[int, Sequence[int], Sequence[int], Sequence[int], _Draw]],
+    ) -> tuple[float, float, float, float]: ...  # linear, attention, head, other
     def commit(self, items: Sequence[tuple[int, Sequence[int]]]) -> None: ...
     def export_cache(self, seq: int) -> tuple[bytes, bytes]: ...
     @property

@@ -8,6 +8,7 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
+from outrider.api import Generator
 from outrider.backends.base import Backend
 from outrider.constraints.compiler import Compiler
 from outrider.constraints.vocabulary import Vocabulary
@@ -54,17 +55,40 @@ def load(
     tokenizer = Tokenizer(file.tokenizer)
     chat = _chat(file.tokenizer)
     backend = _native(file, threads)
-    engine = Engine(
+    engine = _engine(backend, tokenizer, guesser, policy, judged_by)
+    return LLM(file.spec.name, engine, backend, tokenizer, chat)
+
+
+def generator(llm: LLM, drafter: str | Drafter, gamma: int | None = None) -> Generator:
+    """Another generator over the weights of a loaded model, with a drafter of its own: so drafters are compared.
+
+    drafter and gamma are as for load; drafts are judged by the rule "coupled". Raises UsageError for arguments out of
+    range.
+    """
+    guesser = _drafter(drafter, gamma)
+    policy = Fixed(DEFAULT_GAMMA if gamma is None else gamma)
+    return _engine(llm.backend, llm.tokenizer, guesser, policy, rules.COUPLED)
+
+
+def make_drafter(name: str) -> Drafter:
+    """A fresh drafter by its name. Raises UsageError for an unknown one, and for "none", which drafts nothing."""
+    drafter = _drafter(name, None)
+    if drafter is None:
+        raise UsageError(f"drafter is {name!r}, which drafts nothing; name one that does, such as 'ngram'")
+    return drafter
+
+
+def _engine(backend: Backend, tokenizer: Tokenizer, guesser: Drafter | None, policy: Fixed, rule: rules.Rule) -> Engine:
+    return Engine(
         backend,
         # Under a constraint, text that has no alternative is drafted before the drafter is asked.
         None if guesser is None else GrammarDrafter(guesser),
         policy,
         partial(Detokenizer, tokenizer, skip_special=True),
         tokenizer.eos_ids,
-        rule=judged_by,
+        rule=rule,
         matchers=_compiler(tokenizer, backend.vocab),
     )
-    return LLM(file.spec.name, engine, backend, tokenizer, chat)
 
 
 def _drafter(drafter: str | Drafter, gamma: int | None) -> Drafter | None:

@@ -14,16 +14,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from outrider.api import Chunk, FinishReason, Logprob, Origin, Pass, Usage
 from outrider.asking import Ask
-from outrider.backends.base import Backend, Capabilities, Extend, Scores
 from outrider.cli.main import main
-from outrider.cli.tools import Load, Tools
-from outrider.core import sampling
-from outrider.core.sampling import GREEDY, Adjust
-from outrider.core.types import FloatArray
+from outrider.cli.tools import Field, Load, Site, Tools
 from outrider.models.cache import Cached
 
 VOCAB = [b"The", b" sky", b" is", b" blue", b".", b" red", b" very", b"\xc3", b"\xa9", b"\x1b[2J", b"\n", b"<|im_end|>"]
@@ -167,68 +161,6 @@ def usage_of(tokens: int, passes: int, accepted: int, forced: int = 0) -> Usage:
     )
 
 
-class ScriptedScores:
-    """Every row has the same logits, and so token 0."""
-
-    def token(self, item: int, row: int, adjust: Adjust | None = None) -> int:
-        return sampling.token(self.logits(item, row), GREEDY, row, adjust)
-
-    def logits(self, item: int, row: int) -> FloatArray:
-        return np.zeros(len(VOCAB), np.float32)
-
-    def law(self, item: int, row: int, adjust: Adjust | None = None) -> FloatArray:
-        return sampling.law(self.logits(item, row), GREEDY, adjust)
-
-    def logprobs(
-        self, item: int, row: int, chosen: int, top: int, processed: bool, adjust: Adjust | None = None
-    ) -> Logprob:
-        return sampling.logprobs(self.logits(item, row), chosen, top, GREEDY if processed else None, adjust)
-
-
-class ScriptedBackend:
-    """A backend whose pass takes, on its own clock, one second and a tenth for each row; notes what it is asked."""
-
-    vocab = len(VOCAB)
-    context = 4096
-    capabilities = Capabilities(row_alone=True, trees=True, isa="scripted", threads=2)
-
-    def __init__(self) -> None:
-        self.now = 0.0
-        self.committed = 0
-        self.rows: list[int] = []
-        self.is_open = False
-
-    def clock(self) -> float:
-        return self.now
-
-    def open(self) -> int:
-        self.is_open = True
-        return 7
-
-    def fork(self, seq: int) -> int:
-        raise NotImplementedError
-
-    def truncate(self, seq: int, length: int) -> None:
-        raise NotImplementedError
-
-    def close(self, seq: int) -> None:
-        self.is_open = False
-
-    def length(self, seq: int) -> int:
-        return self.committed
-
-    def extend(self, items: Sequence[Extend]) -> Scores:
-        (item,) = items
-        assert item.seq == 7
-        assert all(0 <= token < self.vocab for token in item.tokens)
-        self.rows.append(len(item.tokens))
-        self.now += 1 + 0.1 * len(item.tokens)
-        return ScriptedScores()
-
-    def commit(self, items: Sequence[tuple[int, Sequence[int]]]) -> None:
-        self.committed += sum(len(path) for _, path in items)
-
-
 CACHED = (Cached("pypi:tiny==1.0", Path("/cache/tiny.gguf"), 98_000_000, "0" * 64),)
 
 
@@ -240,10 +172,13 @@ def tools(model: ScriptedModel, loads: list[Load] | None = None, cached: Sequenc
             loads.append(how)
         return model
 
-    def backend(model: str | None, threads: int | None) -> tuple[str, Backend]:
-        return "scripted", ScriptedBackend()
+    def site(model: str | None, threads: int | None) -> Site:
+        raise NotImplementedError  # tests/cli/sites.py brings one
 
-    return Tools(load, backend, lambda: cached)
+    def field(model: str | None, threads: int | None, drafters: Sequence[str]) -> Field:
+        raise NotImplementedError  # tests/cli/test_bench.py brings its own
+
+    return Tools(load, site, lambda: cached, field)
 
 
 def wait() -> None:

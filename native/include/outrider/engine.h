@@ -69,6 +69,12 @@ class Scores {
   int drawn(int item, int row, size_t slot, const AdjustSpec&) const;
 };
 
+// Seconds of one pass by what they went into, as its first thread spent them; a wait for the others belongs to the work
+// that it ends.
+struct PhaseSeconds {
+  double linear = 0, attention = 0, head = 0, other = 0;
+};
+
 class Workspace;
 
 class Engine {
@@ -81,7 +87,7 @@ class Engine {
   void truncate(int seq, int length);
   void close(int seq);
   int length(int seq);
-  std::shared_ptr<Scores> extend(const std::vector<ExtendItem>& items);
+  std::shared_ptr<Scores> extend(const std::vector<ExtendItem>& items, PhaseSeconds* phases = nullptr);
   void commit(const std::vector<std::pair<int, std::vector<int>>>& items);
   // The committed keys and values [layers, kv_heads, length, d] as raw cache bytes, for tests of equality.
   void export_cache(int seq, std::vector<uint8_t>* keys, std::vector<uint8_t>* values);

@@ -176,7 +176,7 @@ void Engine::place_rows(const ExtendItem& item, Sequence& s) {
   rope_.grow(end);
 }
 
-std::shared_ptr<Scores> Engine::extend(const std::vector<ExtendItem>& items) {
+std::shared_ptr<Scores> Engine::extend(const std::vector<ExtendItem>& items, PhaseSeconds* phases) {
   std::lock_guard<std::mutex> hold(mutex_);
   require(!items.empty(), "a pass needs at least one item");
   check(items);
@@ -187,7 +187,7 @@ std::shared_ptr<Scores> Engine::extend(const std::vector<ExtendItem>& items) {
       place_rows(item, s);
       pass.push_back({&s, &item});
     }
-    return Pass(model_, layout_, rope_, kernels_, threads_, *workspace_, std::move(pass)).run();
+    return Pass(model_, layout_, rope_, kernels_, threads_, *workspace_, std::move(pass)).run(phases);
   } catch (...) {  // out of memory: rows that were not computed must not be committed
     for (const ExtendItem& item : items) drop_rows(find(item.seq));
     throw;

@@ -98,7 +98,8 @@ void Pass::lay_out() {
   }
 }
 
-std::shared_ptr<Scores> Pass::run() {
+std::shared_ptr<Scores> Pass::run(PhaseSeconds* phases) {
+  clock_.start(phases);
   lay_out();
   plan_units();
   scores_->vocab = c_.vocab;
@@ -115,6 +116,7 @@ std::shared_ptr<Scores> Pass::run() {
     best_at_.assign(best_.size(), 0);
   }
   pool_.run(threads_, [this](int index, int threads) { work(index, threads); });
+  clock_.mark(0, &PhaseSeconds::head);
   for (const Scores::Item& item : scores_->items)
     for (int slot : item.slot) {
       if (slot < 0) continue;
@@ -130,20 +132,29 @@ std::shared_ptr<Scores> Pass::run() {
 void Pass::work(int index, int threads) {
   embed(index, threads);
   pool_.barrier();
+  clock_.mark(index, &PhaseSeconds::other);
   for (int i = 0; i < c_.layers; ++i) {
     const Layer& layer = model_.layers[static_cast<size_t>(i)];
     const bool q_codes = is_quantised(layer.q.format) || is_quantised(layer.k.format) || is_quantised(layer.v.format);
-    project(index, threads, i, norm_input(index, threads, layer.attn_norm, nullptr, q_codes));
+    const Input& normed = norm_input(index, threads, layer.attn_norm, nullptr, q_codes);
+    clock_.mark(index, &PhaseSeconds::other);
+    project(index, threads, i, normed);
     pool_.barrier();
+    clock_.mark(index, &PhaseSeconds::linear);
     attend(index, i);
     pool_.barrier();
     const Input& mixed = attention_input(index, threads, layer);
+    clock_.mark(index, &PhaseSeconds::attention);
     const int panels = layer.o.panels;
     linear_add(layer.o, mixed, share(panels, index, threads), share(panels, index + 1, threads), w_.x.get(), c_.hidden, rows_);
     pool_.barrier();
+    clock_.mark(index, &PhaseSeconds::linear);
     const bool f_codes = is_quantised(layer.gate.format) || is_quantised(layer.up.format);
-    feed_forward(index, threads, layer, norm_input(index, threads, layer.ffn_norm, nullptr, f_codes));
+    const Input& again = norm_input(index, threads, layer.ffn_norm, nullptr, f_codes);
+    clock_.mark(index, &PhaseSeconds::other);
+    feed_forward(index, threads, layer, again);
     pool_.barrier();
+    clock_.mark(index, &PhaseSeconds::linear);
   }
   if (!wanted_.empty()) score(index, threads);
 }
@@ -196,7 +207,9 @@ void Pass::project(int index, int threads, int number, const Input& in) {
     linear(*m, in, from, to, w_.qkv.get() + first * kLanes, wide(), rows_);
     first += m->panels;
   }
+  clock_.mark(index, &PhaseSeconds::linear);
   place_projections(*w_.threads[static_cast<size_t>(index)], begin * kLanes, end * kLanes, number);
+  clock_.mark(index, &PhaseSeconds::other);
 }
 
 // The heads' outputs, chunks merged in order, as the input of the output projection.
@@ -228,10 +241,12 @@ void Pass::feed_forward(int index, int threads, const Layer& layer, const Input&
   const int begin = share(units, index, threads) * kBlock, end = share(units, index + 1, threads) * kBlock;
   linear(layer.gate, in, begin / kLanes, end / kLanes, w_.down.x.get(), ff, rows_);
   linear(layer.up, in, begin / kLanes, end / kLanes, w_.up.get(), ff, rows_);
+  clock_.mark(index, &PhaseSeconds::linear);
   for (int r = 0; r < rows_ && begin < end; ++r) {
     k_.silu_mul(w_.down.row(r) + begin, w_.up.get() + at(r, ff) + begin, end - begin);
     if (is_quantised(layer.down.format)) w_.down.quantise(k_, r, begin, end);
   }
+  clock_.mark(index, &PhaseSeconds::other);
   pool_.barrier();
   const int panels = layer.down.panels;
   linear_add(layer.down, w_.down, share(panels, index, threads), share(panels, index + 1, threads), w_.x.get(), c_.hidden, rows_);

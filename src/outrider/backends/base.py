@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from outrider.api import Logprob
 from outrider.core.sampling import GREEDY, Adjust, Draw
 from outrider.core.types import FloatArray
 
-__all__ = ["GREEDY", "Adjust", "Backend", "Capabilities", "Draw", "Extend", "Scores", "Want"]
+__all__ = ["GREEDY", "Adjust", "Backend", "Capabilities", "Draw", "Extend", "PhaseTimer", "Phases", "Scores", "Want"]
 
 
 class Want(IntEnum):
@@ -105,4 +105,27 @@ class Backend(Protocol):
     def extend(self, items: Sequence[Extend]) -> Scores: ...
     def commit(self, items: Sequence[tuple[int, Sequence[int]]]) -> None:
         """Keep, of each (sequence, path), the rows on the path (root side first, connected); drop the others."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Phases:
+    """Seconds of one pass by what they went into; together they are the pass.
+
+    Waiting for other threads belongs to the work that the wait ends. attention: scores and sums over keys and values;
+    linear: all matrices but the head; other: norms, rotations, activations, quantised inputs, embedding.
+    """
+
+    linear_s: float
+    attention_s: float
+    head_s: float
+    other_s: float
+
+
+@runtime_checkable
+class PhaseTimer(Protocol):
+    """What a backend may offer besides Backend: to say where the time of a pass goes."""
+
+    def time_phases(self, items: Sequence[Extend]) -> Phases:
+        """A pass like `extend`, with nothing to read of its rows."""
         ...

@@ -9,6 +9,7 @@ import typer
 from typer.core import TyperCommand
 
 from outrider.api import LogprobsMode
+from outrider.plan.export import Engine, Method
 
 
 class Drafter(StrEnum):
@@ -77,6 +78,13 @@ GAMMA = "Tokens to draft per pass at most (default 8); an n-gram guess is at mos
 RULE = "How guesses are accepted; with coupled, a seed repeats an answer whatever is guessed."
 THREADS = "Threads of the engine; by default all cores it may use."
 CONTEXT = "Tokens that lie before the pass."
+ONE_CONTEXT = "Measure after so many tokens only; the default is several contexts and batches."
+QUICK = "Measure for about 5 seconds instead of 20; a full profile that is kept is better and shown instead."
+REFRESH = "Measure again, though a profile is kept."
+TIMED_DRAFTER = "Whose proposals to time as well."
+PROMPTS = "Your prompts: one a line, or Spec-Bench's format; the default is a small set of our own."
+MOST_PROMPTS = "Use at most so many, spread over the file."
+GAMMAS = "Draft lengths to choose from, with commas between; the default is 1,2,3,4,5,6,8,12,16."
 TEMPERATURE = "0 takes the likeliest token; above 0 draws, wilder the higher."
 TOP_K = "Draw among so many of the likeliest tokens; 0 is off."
 TOP_P = "Draw among the likeliest tokens that together have this probability."
@@ -104,6 +112,39 @@ LOGPROBS_MODE = "Of the model's own law, or of the one that the token was drawn 
 PROMPT_LOGPROBS = "The same of the prompt's tokens, always raw; with --json."
 EXPLAIN = "Tell what each pass drafted, kept and added; with --json as data."
 
+QUESTIONS = "Questions in Spec-Bench's format, one JSON object a line; the default is a small set of our own."
+PER_GROUP = "At most so many questions of each task, spread over it."
+DRAFTERS = "What to compare, with commas between; none (plain decoding) is always measured. Default: none,ngram."
+ROUNDS = "How often everything is measured; quote figures of at least 5."
+URL = "An OpenAI-compatible server to measure, such as http://127.0.0.1:8000/v1; alone, or with --drafters beside them."
+API_MODEL = "The model's name at --url; the default is the first that the server lists."
+REPORT = "Write a page with the results: .md, or .html with plots."
+
+BENCH_EXAMPLES = """
+\b
+Examples:
+  outrider bench
+  outrider bench --questions question.jsonl --per-group 3 --rounds 5 --report bench.html
+  outrider bench --url http://127.0.0.1:8000/v1 --drafters none,ngram
+"""
+
+DRAFT_LENGTH = "Tokens drafted per pass."
+SAME_LENGTH = "Tokens drafted per pass at every batch size; by default the best at each."
+ALPHA = "Share of drafted tokens kept once reached, 0 to 1; or one for each position, with commas between."
+DRAFT_COST = "A draft step's time over a pass's; 0.1 is a tenth, n-gram lookup is about 0."
+VERIFY_COST = "Time of the verifying pass over a plain one's, T(gamma + 1) / T(1); outrider profile measures it."
+VERIFY_COSTS = "Times of passes of 2, 3, ... rows over a plain one's; no longer draft is tried. By default all cost 1."
+TARGET = "The model that answers, such as llama-70b; an unknown name lists the known ones."
+DRAFT_NAME = "The model that drafts, such as llama-1b; or ngram, which costs nothing."
+EACH_CONTEXT = "Tokens of context of every sequence; at 0, keys and values are left out."
+HARDWARE = "h100, h200, a100, l40s, rtx-4090 or m4-max."
+WEIGHTS = "How both models' weights are stored: fp16, fp8 or int4."
+MOST_BATCH = "The largest batch that is tried."
+ENGINE = "The engine to write for."
+METHOD = "What drafts."
+DRAFT_MODEL = "The draft model as the engine knows it, a repository or a file; with --method draft-model."
+PLOT = "Draw the curve: a .png or .svg; needs matplotlib."
+
 Prompt = Annotated[str | None, typer.Argument(help=PROMPT, metavar="PROMPT")]
 Version = Annotated[bool, typer.Option("--version", help="Print the version.")]
 
@@ -113,6 +154,13 @@ Gamma = Annotated[int | None, _flag(MODEL, "--gamma", GAMMA)]
 Accepting = Annotated[Rule, _flag(MODEL, "--rule", RULE)]
 Threads = Annotated[int | None, _flag(MODEL, "--threads", THREADS)]
 Context = Annotated[int, _flag(MODEL, "--context", CONTEXT)]
+OneContext = Annotated[int | None, _flag(MODEL, "--context", ONE_CONTEXT)]
+Quick = Annotated[bool, _flag(MODEL, "--quick", QUICK)]
+Refresh = Annotated[bool, _flag(MODEL, "--refresh", REFRESH)]
+Prompts = Annotated[str | None, _flag(MODEL, "--prompts", PROMPTS, "FILE")]
+MostPrompts = Annotated[int, _flag(MODEL, "--most-prompts", MOST_PROMPTS)]
+Gammas = Annotated[str | None, _flag(MODEL, "--gamma", GAMMAS, "N,...")]
+TimedDrafter = Annotated[Drafter, _flag(MODEL, "--drafter", TIMED_DRAFTER)]
 
 Temperature = Annotated[float, _flag(LAW, "--temperature", TEMPERATURE)]
 TopK = Annotated[int, _flag(LAW, "--top-k", TOP_K)]
@@ -149,3 +197,31 @@ PromptLogprobs = Annotated[int | None, _flag(OUTPUT, "--prompt-logprobs", PROMPT
 Json = Annotated[bool, _flag(OUTPUT, "--json", "Print one JSON object instead.")]
 Explain = Annotated[bool, _flag(OUTPUT, "--explain", EXPLAIN)]
 Coloring = Annotated[Color, _flag(OUTPUT, "--color", "Colour the tokens that were drafted and accepted, or forced.")]
+
+WHAT = "What is measured"
+Questions = Annotated[str | None, _flag(WHAT, "--questions", QUESTIONS, "FILE")]
+PerGroup = Annotated[int, _flag(WHAT, "--per-group", PER_GROUP)]
+Drafters = Annotated[str | None, _flag(WHAT, "--drafters", DRAFTERS, "NAME,...")]
+Rounds = Annotated[int, _flag(WHAT, "--rounds", ROUNDS)]
+Url = Annotated[str | None, _flag(WHAT, "--url", URL)]
+ApiModel = Annotated[str | None, _flag(WHAT, "--api-model", API_MODEL)]
+BenchSeed = Annotated[int, _flag(LAW, "--seed", "What a temperature above 0 draws with, the same for every prompt.")]
+Report = Annotated[str | None, _flag(OUTPUT, "--report", REPORT, "FILE")]
+
+PLAN = "What is planned"
+DraftLength = Annotated[int, _flag(PLAN, "--gamma", DRAFT_LENGTH)]
+SameLength = Annotated[int | None, _flag(PLAN, "--gamma", SAME_LENGTH)]
+Alpha = Annotated[str, _flag(PLAN, "--alpha", ALPHA, "A[,A,...]")]
+DraftCost = Annotated[float, _flag(PLAN, "--draft-cost", DRAFT_COST)]
+VerifyCost = Annotated[float, _flag(PLAN, "--verify-cost", VERIFY_COST)]
+VerifyCosts = Annotated[str | None, _flag(PLAN, "--verify-costs", VERIFY_COSTS, "T,T,...")]
+Target = Annotated[str, _flag(PLAN, "--target", TARGET, "NAME")]
+DraftName = Annotated[str, _flag(PLAN, "--draft", DRAFT_NAME, "NAME")]
+Hardware = Annotated[str, _flag(PLAN, "--hardware", HARDWARE, "NAME")]
+EachContext = Annotated[int, _flag(PLAN, "--context", EACH_CONTEXT)]
+Weights = Annotated[str, _flag(PLAN, "--weights", WEIGHTS, "FORMAT")]
+MostBatch = Annotated[int, _flag(PLAN, "--max-batch", MOST_BATCH)]
+ForEngine = Annotated[Engine, _flag(PLAN, "--for", ENGINE)]
+ExportMethod = Annotated[Method, _flag(PLAN, "--method", METHOD)]
+DraftModel = Annotated[str | None, _flag(PLAN, "--draft-model", DRAFT_MODEL, "NAME")]
+Plot = Annotated[str | None, _flag(OUTPUT, "--plot", PLOT, "FILE")]

@@ -86,24 +86,70 @@ def run_command(
 
 def profile_command(
     model: flags.Model = None,
-    context: flags.Context = 256,
+    drafter: flags.TimedDrafter = flags.Drafter.NGRAM,
+    context: flags.OneContext = None,
     threads: flags.Threads = None,
+    quick: flags.Quick = False,
+    refresh: flags.Refresh = False,
+    plot: flags.Plot = None,
     as_json: flags.Json = False,
 ) -> Job:
-    """Measure what a pass costs here, by its number of rows.
+    """Measure what a pass costs here, by its rows, sequences and context; once, for it is kept.
 
     Speculation checks n - 1 drafted tokens in one pass of n rows; the table shows what that costs beside a pass of
-    one row, and so from how many accepted tokens on it pays.
+    one row, and so from how many accepted tokens on it pays. docs/cost.md says how it is measured.
 
     \b
     Examples:
       outrider profile
       outrider profile --context 2048 --threads 1
+      outrider profile --refresh --plot cost.png
       outrider profile --json > cost.json
     """
     from outrider.cli import profile
 
-    return lambda tools: profile.profile(tools, model, context, threads, as_json)
+    options = profile.Options(model, drafter.value, context, threads, quick, refresh, plot, as_json)
+    return lambda tools: profile.profile(tools, options)
+
+
+def bench_command(
+    questions: flags.Questions = None,
+    per_group: flags.PerGroup = 4,
+    drafters: flags.Drafters = None,
+    rounds: flags.Rounds = 3,
+    url: flags.Url = None,
+    api_model: flags.ApiModel = None,
+    model: flags.Model = None,
+    threads: flags.Threads = None,
+    temperature: flags.Temperature = 0.0,
+    seed: flags.BenchSeed = 0,
+    max_tokens: flags.MaxTokens = 128,
+    as_json: flags.Json = False,
+    report: flags.Report = None,
+) -> Job:
+    """Measure drafters on questions: speed, acceptance, and whether the answers stay the same.
+
+    Every drafter answers every prompt in turn, round after round. The exit status is 1 when an answer differs from
+    plain decoding, or a prompt failed.
+    """
+    from outrider.cli import bench
+
+    options = bench.Options(
+        questions,
+        per_group,
+        drafters,
+        rounds,
+        url,
+        api_model,
+        model,
+        threads,
+        temperature,
+        seed,
+        max_tokens,
+        as_json,
+        report,
+    )
+    return lambda tools: bench.bench(tools, options)
 
 
 def models_command() -> Job:
@@ -143,6 +189,8 @@ def show(text: str) -> int:
 
 def application() -> typer.Typer:
     """The commands and their flags."""
+    from outrider.cli import plan
+
     # Plain help and our own error lines: rich would double the time that --help takes.
     app = typer.Typer(
         add_completion=False,
@@ -153,6 +201,8 @@ def application() -> typer.Typer:
     app.callback(invoke_without_command=True)(root)
     app.command("run", cls=flags.Themed, epilog=flags.RUN_EXAMPLES)(run_command)
     app.command("profile")(profile_command)
+    app.command("bench", cls=flags.Themed, epilog=flags.BENCH_EXAMPLES)(bench_command)
+    app.add_typer(plan.application(), name="plan")
     app.command("models")(models_command)
     return app
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
-from outrider.cli.tools import Load, Model, Tools
+from outrider.cli.tools import Field, Load, Model, Site, Tools
+from outrider.errors import UsageError
 
 if TYPE_CHECKING:
-    from outrider.backends.base import Backend
     from outrider.models.cache import Cached
 
 
@@ -18,11 +19,20 @@ def _load(how: Load) -> Model:
     return load(how.model, how.drafter, how.gamma, how.threads, rule=how.rule)
 
 
-def _backend(model: str | None, threads: int | None) -> tuple[str, Backend]:
-    from outrider.loading import load
+def _site(model: str | None, threads: int | None) -> Site:
+    from outrider.loading import generator, load, make_drafter
+    from outrider.models import sources
 
-    llm = load(model, "none", None, threads)
-    return llm.name, llm.backend
+    file = sources.resolve(model)
+    llm = load(file, "none", None, threads)
+
+    def encode(text: str) -> list[int]:
+        try:
+            return llm.encode(text)
+        except UsageError:  # no chat template
+            return llm.encode(text, raw=True)
+
+    return Site(llm.name, file, llm.backend, encode, make_drafter, partial(generator, llm))
 
 
 def _cached() -> Sequence[Cached]:
@@ -31,4 +41,16 @@ def _cached() -> Sequence[Cached]:
     return cached()
 
 
-TOOLS = Tools(_load, _backend, _cached)
+def _field(model: str | None, threads: int | None, drafters: Sequence[str]) -> Field:
+    from outrider.loading import generator, load
+
+    llm = load(model, "none", None, threads)
+    try:
+        llm.encode([{"role": "user", "content": "Hello"}])
+    except UsageError:
+        raise UsageError(f"--model {llm.name} has no usable chat template, which the questions need") from None
+    able = llm.backend.capabilities
+    return Field(llm.name, able.isa, able.threads, llm.encode, {name: generator(llm, name) for name in drafters})
+
+
+TOOLS = Tools(_load, _site, _cached, _field)

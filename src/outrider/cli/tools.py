@@ -5,15 +5,18 @@ Nothing heavy is imported before one of them is called.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from outrider.api import Chunk
+from outrider.api import Chunk, Generator
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from outrider.asking import Ask
     from outrider.backends.base import Backend  # brings numpy, which --help does not wait for
+    from outrider.drafters.base import Drafter
     from outrider.models.cache import Cached
 
 
@@ -64,9 +67,33 @@ class Options:
 
 
 @dataclass(frozen=True, slots=True)
+class Field:
+    """What `outrider bench` compares: one model in memory once, and a generator for each drafter."""
+
+    model: str
+    isa: str
+    threads: int
+    encode: Callable[[Sequence[Mapping[str, str]]], Sequence[int]]  # messages to ids, chat template included
+    generators: Mapping[str, Generator]
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """One model in memory, to be measured, and what can be put around it."""
+
+    model: str
+    file: Path
+    backend: Backend
+    encode: Callable[[str], Sequence[int]]  # a user's message to ids, in the chat template where there is one
+    drafter: Callable[[str], Drafter]  # a fresh one by its name, which is not "none"
+    generator: Callable[[str, int], Generator]  # (drafter, draft length)
+
+
+@dataclass(frozen=True, slots=True)
 class Tools:
-    """The three doors that the commands go through."""
+    """The doors that the commands go through."""
 
     load: Callable[[Load], Model]
-    backend: Callable[[str | None, int | None], tuple[str, Backend]]  # (model, threads) -> its name and the backend
+    site: Callable[[str | None, int | None], Site]  # (model, threads)
     cached: Callable[[], Sequence[Cached]]
+    field: Callable[[str | None, int | None, Sequence[str]], Field]  # (model, threads, drafters)

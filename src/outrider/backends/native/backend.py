@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import ParamSpec, TypeVar
+from typing import ParamSpec, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from outrider import _native
 from outrider.api import Logprob
-from outrider.backends.base import Adjust, Capabilities, Draw, Extend
+from outrider.backends.base import Adjust, Capabilities, Draw, Extend, Phases
 from outrider.core import sampling
 from outrider.core.types import FloatArray
 from outrider.errors import BackendError, ModelFileError, UsageError
@@ -25,6 +25,9 @@ ISA_VARIABLE = "OUTRIDER_ISA"  # forces an instruction set, for tests and for co
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
+_DrawArguments: TypeAlias = tuple[float, int, int, int, float, float, float]
+# seq, tokens [n], parents [n] or none, want [n], draw
+_Item: TypeAlias = tuple[int, Sequence[int], Sequence[int], Sequence[int], _DrawArguments]
 
 
 class NativeScores:
@@ -137,7 +140,22 @@ class NativeBackend:
 
     def extend(self, items: Sequence[Extend]) -> NativeScores:
         """One pass over the rows of all items. Raises UsageError or BackendError; what is committed stays."""
-        native = [
+        return NativeScores(_translated(self._engine.extend, self._arguments(items)))
+
+    def time_phases(self, items: Sequence[Extend]) -> Phases:
+        """A pass like `extend`, whose results nobody reads: where its time went. Raises what extend raises."""
+        return Phases(*_translated(self._engine.phase_seconds, self._arguments(items)))
+
+    def commit(self, items: Sequence[tuple[int, Sequence[int]]]) -> None:
+        """Keep each sequence's path of rows of the last pass; an empty path drops them all."""
+        _translated(self._engine.commit, items)
+
+    def export_cache(self, seq: int) -> tuple[bytes, bytes]:
+        """The committed keys and values [layers, kv_heads, positions, d] as the cache's own bytes."""
+        return _translated(self._engine.export_cache, seq)
+
+    def _arguments(self, items: Sequence[Extend]) -> list[_Item]:
+        return [
             (
                 item.seq,
                 item.tokens,
@@ -147,15 +165,6 @@ class NativeBackend:
             )
             for item in items
         ]
-        return NativeScores(_translated(self._engine.extend, native))
-
-    def commit(self, items: Sequence[tuple[int, Sequence[int]]]) -> None:
-        """Keep each sequence's path of rows of the last pass; an empty path drops them all."""
-        _translated(self._engine.commit, items)
-
-    def export_cache(self, seq: int) -> tuple[bytes, bytes]:
-        """The committed keys and values [layers, kv_heads, positions, d] as the cache's own bytes."""
-        return _translated(self._engine.export_cache, seq)
 
 
 def _translated(call: Callable[_P, _R], /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
@@ -173,7 +182,7 @@ def _first_line(error: Exception) -> str:
     return str(error).partition("\n")[0]
 
 
-def draw_arguments(draw: Draw, vocab: int) -> tuple[float, int, int, int, float, float, float]:
+def draw_arguments(draw: Draw, vocab: int) -> _DrawArguments:
     """A Draw as the engine takes it: the factor that core.sampling uses (0 for the arg-max), and no huge top_k."""
     factor = float(sampling.inverse_temperature(draw.temperature)) if draw.temperature else 0.0
     top_k = min(draw.top_k, vocab)

@@ -1,0 +1,1 @@
+"""What speculation would bring: from the formulas of core.expect and the costs of outrider.cost."""
