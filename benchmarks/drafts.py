@@ -32,6 +32,7 @@ from outrider.models.tokenizer import Detokenizer, Tokenizer
 from outrider.policy.fixed import Fixed
 
 CONTEXT = 256
+ROUND_S = 2.0  # for measuring passes, a round
 
 
 class FixedLength:
@@ -124,7 +125,8 @@ def replay(drafter: FixedLength | AsBuilt, gamma: int, prompt: list[int], answer
 
 def pass_costs(backend: NativeBackend, most: int, rounds: int) -> list[float]:
     """Cost of a pass by its rows (index 0 unused), in units of a one-row pass."""
-    costs = profile.measure(backend, CONTEXT, perf_counter, range(1, most + 1), rounds)
+    grid = profile.Grid((profile.Line(1, CONTEXT, tuple(range(1, most + 1))),), (), ROUND_S * rounds)
+    costs = profile.measure(backend, grid, perf_counter, "").passes
     return [0.0, *(cost.seconds / costs[0].seconds for cost in costs)]
 
 
