@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <optional>
 #include <stdexcept>
 
@@ -62,6 +63,8 @@ template <class T>
 using ArrayIn = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 // ids, divisors, offsets, mask
 using AdjustIn = std::optional<std::tuple<ArrayIn<int32_t>, ArrayIn<float>, ArrayIn<float>, std::optional<ArrayIn<uint32_t>>>>;
+// seq, tokens, count, draw, position, ids
+using ChainTuple = std::tuple<int, std::vector<int>, int, DrawTuple, uint32_t, std::optional<ArrayIn<int32_t>>>;
 using LogprobsOut = std::pair<float, std::vector<std::pair<int, float>>>;
 
 DrawSpec draw_of(const DrawTuple& draw) {
@@ -125,6 +128,21 @@ std::tuple<double, double, double, double> phase_seconds(Engine& engine, const s
   return {spent.linear, spent.attention, spent.head, spent.other};
 }
 
+// The ids stay the caller's.
+std::vector<std::pair<std::vector<int>, std::vector<float>>> chain(Engine& engine, const std::vector<ChainTuple>& items) {
+  std::vector<ChainItem> native;
+  native.reserve(items.size());
+  for (const auto& [seq, tokens, count, draw, position, ids] : items) {
+    const bool own = !ids;
+    if (!own && ids->size() > static_cast<size_t>(std::numeric_limits<int>::max())) throw std::invalid_argument("ids is too long");
+    native.push_back({seq, tokens, count, draw_of(draw), position, own ? nullptr : ids->data(), own ? 0 : static_cast<int>(ids->size())});
+  }
+  std::vector<std::pair<std::vector<int>, std::vector<float>>> found;
+  nb::gil_scoped_release release;
+  for (DrawnChain& drawn : engine.chain(native)) found.emplace_back(std::move(drawn.tokens), std::move(drawn.best));
+  return found;
+}
+
 nb::ndarray<nb::numpy, const float> logits(const std::shared_ptr<Scores>& scores, int item, int row) {
   const float* data = scores->logits(item, row);
   nb::capsule keep(new std::shared_ptr<Scores>(scores),
@@ -182,7 +200,8 @@ NB_MODULE(_native, m) {
       .def("logits", &logits, nb::arg("item"), nb::arg("row"))
       .def("law", &law, nb::arg("item"), nb::arg("row"), nb::arg("adjust") = nb::none())
       .def("logprobs", &logprobs, nb::arg("item"), nb::arg("row"), nb::arg("chosen"), nb::arg("top"), nb::arg("processed"),
-           nb::arg("adjust") = nb::none());
+           nb::arg("adjust") = nb::none())
+      .def("top", &Scores::top, nb::arg("item"), nb::arg("row"), nb::arg("count"), Release());
 
   nb::class_<Engine>(m, "Engine")
       .def(nb::new_(&make_engine), nb::arg("config"), nb::arg("path"), nb::arg("tensors"), nb::arg("isa"), nb::arg("threads"))
@@ -194,6 +213,7 @@ NB_MODULE(_native, m) {
       .def("extend", &extend, nb::arg("items"))
       .def("phase_seconds", &phase_seconds, nb::arg("items"))
       .def("commit", &Engine::commit, nb::arg("items"), Release())
+      .def("chain", &chain, nb::arg("items"))
       .def("export_cache", &export_cache, nb::arg("seq"))
       .def_prop_ro("open_sequences", &Engine::open_sequences, Release())
       .def_prop_ro("isa", [](const Engine& e) { return std::string(e.kernels().name); })

@@ -193,6 +193,12 @@ LogprobsOut kernel_logprobs(const std::string& isa, FloatIn x, int chosen, int t
   return {found.chosen, found.top};
 }
 
+std::vector<int> kernel_top(const std::string& isa, FloatIn x, int count) {
+  check_kernel(count >= 0, "count must be at least 0");
+  FloatMode mode;
+  return Sampler(kernels_for(isa)).top(x.data(), vocabulary_of(x), count);
+}
+
 void bind_kernels(nb::module_& m) {
   m.def("kernel_linear", &kernel_linear, nb::arg("isa"), nb::arg("type"), nb::arg("source"), nb::arg("x"), nb::arg("outputs"), nb::arg("add") = false, nb::arg("onto") = 0.0f);
   m.def("kernel_quantise", &kernel_quantise, nb::arg("isa"), nb::arg("x"));
@@ -204,4 +210,5 @@ void bind_kernels(nb::module_& m) {
   m.def("kernel_token", &kernel_token, nb::arg("isa"), nb::arg("x"), nb::arg("draw"), nb::arg("position"), nb::arg("adjust") = nb::none());
   m.def("kernel_law", &kernel_law, nb::arg("isa"), nb::arg("x"), nb::arg("draw"), nb::arg("adjust") = nb::none());
   m.def("kernel_logprobs", &kernel_logprobs, nb::arg("isa"), nb::arg("x"), nb::arg("chosen"), nb::arg("top"), nb::arg("draw").none(), nb::arg("adjust") = nb::none());
+  m.def("kernel_top", &kernel_top, nb::arg("isa"), nb::arg("x"), nb::arg("count"));
 }

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from outrider.api import Constraint, ConstraintKind, LogprobsMode, Request, Sampling
-from outrider.asking import Ask, Chance, Ending, Form, Nudges, Telling
+from outrider.asking import Ask, Chance, Ending, Form, Guessing, Nudges, Telling
 from outrider.errors import UsageError
 
 SCHEMA = {"type": "object", "properties": {"b": {"type": "integer"}, "a": {"type": "null"}}}
@@ -26,8 +26,10 @@ def test_everything_arrives() -> None:
         ending=Ending(50, 4, True, ["a", "b"], range(4, 6)),
         form=Form(regex="a+", constrain_after="</think>"),
         telling=Telling(2, 3, "processed", 0),
+        guessing=Guessing(True, 5, "text"),
     )
-    assert ask.request((7, 8)) == Request(
+    assert ask.guessing.text() == "text"
+    assert ask.request((7, 8), [9, 4]) == Request(
         prompt=(7, 8),
         max_tokens=50,
         sampling=Sampling(
@@ -53,7 +55,18 @@ def test_everything_arrives() -> None:
         logprobs_mode=LogprobsMode.PROCESSED,
         prompt_logprobs=0,
         constraint=Constraint(ConstraintKind.REGEX, "a+", "</think>"),
+        max_draft=5,
+        prediction=(9, 4),
     )
+    assert Ask(guessing=Guessing(speculate=False)).request([1]).speculate is False
+
+
+def test_predictions() -> None:
+    assert Guessing().text() == Guessing(speculate=False).text() == Guessing(prediction="").text() == ""
+    with pytest.raises(UsageError, match=r"^prediction is \[1, 2\]; give the text"):
+        Guessing(prediction=[1, 2]).text()  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match=r"^there is a prediction but speculate is False"):
+        Guessing(False, prediction="x").text()
 
 
 def test_a_seed_of_none_is_a_new_one() -> None:

@@ -23,7 +23,7 @@ def run_examples(name: str) -> int:
 
 
 def test_drafters() -> None:
-    assert run_examples("docs/drafters.md") == 3
+    assert run_examples("docs/drafters.md") == 4
 
 
 def test_sampling() -> None:

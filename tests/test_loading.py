@@ -32,7 +32,11 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"drafter": "suffix"}, "drafter is 'suffix'; it may be 'ngram', 'none' or an object"),
+        ({"drafter": "sufix"}, "drafter is 'sufix'; built in are 'auto', 'ngram', 'suffix'"),
+        ({"drafter": "model"}, "the drafter 'model' needs draft_model; give it, or choose 'auto'"),
+        ({"drafter": "store"}, "the drafter 'store' needs store; give it, or choose 'auto'"),
+        ({"drafter": "ngram", "store": "x"}, "store is 'x' but the drafter is 'ngram'; choose 'store'"),
+        ({"drafter": "ngram", "draft_model": "x"}, "draft_model is 'x' but the drafter is 'ngram'; choose 'model'"),
         ({"drafter": 3}, "drafter is a int without begin, propose, observe, end"),
         ({"gamma": -1}, "gamma is -1; draft between 0"),
         ({"gamma": 65}, "gamma is 65"),
@@ -54,15 +58,15 @@ def test_a_missing_model_is_a_source_error() -> None:
 @pytest.mark.parametrize("gamma", [None, 0, 1, 8])
 def test_speculation_on_and_off_give_the_same_ids(model: Path, gamma: int | None) -> None:
     plain = outrider.load(model, drafter="none").generate("hello", max_tokens=120, ignore_eos=True)
-    ngram = outrider.load(str(model), gamma=gamma).generate("hello", max_tokens=120, ignore_eos=True)
+    ngram = outrider.load(str(model), "ngram", gamma).generate("hello", max_tokens=120, ignore_eos=True)
     assert plain.token_ids == ngram.token_ids
     assert plain.text == ngram.text
     assert plain.stats.drafted == 0
     assert max(ngram.stats.drafted_per_position, default=0) <= ngram.stats.passes
-    if gamma != 0:
+    if gamma:  # None: beside a pass of microseconds no draft may pay
         assert 0 < ngram.stats.accepted < ngram.stats.drafted
         assert ngram.stats.passes < 120
-        assert len(ngram.stats.drafted_per_position) == (gamma or loading.DEFAULT_GAMMA)
+        assert len(ngram.stats.drafted_per_position) == gamma
 
 
 def test_a_drafter_of_ones_own(model: Path) -> None:
@@ -95,3 +99,24 @@ def test_another_generator_over_the_same_weights(model: Path) -> None:
         loading.generator(llm, "none", 4)
     with pytest.raises(UsageError, match="drafter is 'magic'"):
         loading.generator(llm, "magic")
+
+
+@pytest.mark.parametrize("drafter", ["auto", "suffix", "recycle"])
+@pytest.mark.parametrize("rule", ["coupled", "block"])
+def test_every_drafter_goes_with_every_rule(model: Path, drafter: str, rule: str) -> None:
+    """Hybrids draft chains where the rule judges chains."""
+    expected = outrider.load(model, "none").generate("hello", max_tokens=100, ignore_eos=True)
+    for gamma in (None, 4):  # beside a pass of microseconds no draft may pay, so only a fixed length must draft
+        found = outrider.load(model, drafter, gamma, rule=rule).generate("hello", max_tokens=100, ignore_eos=True)
+        assert found.token_ids == expected.token_ids
+    assert found.stats.accepted > 0
+
+
+def test_a_draft_model(model: Path) -> None:
+    """The target as its own draft model is always right."""
+    for drafter in ("model", "auto"):
+        result = outrider.load(model, drafter, 4, draft_model=model).generate("hello", max_tokens=50, ignore_eos=True)
+        assert (
+            result.token_ids == outrider.load(model, "none").generate("hello", max_tokens=50, ignore_eos=True).token_ids
+        )
+        assert result.stats.tokens_per_pass > 3

@@ -95,6 +95,9 @@ class Request:
     logprobs_mode: LogprobsMode = LogprobsMode.RAW
     prompt_logprobs: int | None = None  # the same for the prompt's tokens, always of the model's own law
     constraint: Constraint | None = None
+    speculate: bool = True  # False: plain decoding, whatever drafts for the others
+    max_draft: int | None = None  # nodes that may be drafted for it in a pass; None: as many as the policy likes
+    prediction: tuple[int, ...] = ()  # ids that the answer may repeat, in part and in order
 
 
 @dataclass(frozen=True, slots=True)

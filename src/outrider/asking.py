@@ -1,4 +1,4 @@
-"""What may be asked of a model besides its prompt, in five groups, and the Request that it becomes.
+"""What may be asked of a model besides its prompt, in six groups, and the Request that it becomes.
 
 The Python face and the command line share these words. Whether a value is in range is the engine's question
 (engine.admission); what is refused here is what a Request cannot even say.
@@ -138,6 +138,25 @@ class Telling:
 
 
 @dataclass(frozen=True, slots=True)
+class Guessing:
+    """What speculation may do for this answer; it changes the speed, the answer only where the rule says so."""
+
+    speculate: bool = True
+    max_draft: int | None = None
+    prediction: str | None = None
+
+    def text(self) -> str:
+        """The text that is expected in the answer, empty for none. UsageError for what is no text, or never used."""
+        if self.prediction is None:
+            return ""
+        if not isinstance(self.prediction, str):
+            raise UsageError(f"prediction is {self.prediction!r:.80}; give the text that the answer may repeat")
+        if not self.speculate:
+            raise UsageError("there is a prediction but speculate is False, so nothing would use it; leave one out")
+        return self.prediction
+
+
+@dataclass(frozen=True, slots=True)
 class Ask:
     """Everything that may be asked besides the prompt; raw leaves the chat template out."""
 
@@ -147,9 +166,10 @@ class Ask:
     ending: Ending = field(default_factory=Ending)
     form: Form = field(default_factory=Form)
     telling: Telling = field(default_factory=Telling)
+    guessing: Guessing = field(default_factory=Guessing)
 
-    def request(self, prompt: Sequence[int]) -> Request:
-        """The request for a prompt's ids. Raises UsageError for what a request cannot say."""
+    def request(self, prompt: Sequence[int], prediction: Sequence[int] = ()) -> Request:
+        """The request for a prompt's ids and those of guessing.text(). UsageError for what a request cannot say."""
         chance, nudges, ending, telling = self.chance, self.nudges, self.ending, self.telling
         return Request(
             prompt=prompt,
@@ -177,6 +197,9 @@ class Ask:
             logprobs_mode=telling.mode(),
             prompt_logprobs=telling.prompt_logprobs,
             constraint=self.form.constraint(),
+            speculate=self.guessing.speculate,
+            max_draft=self.guessing.max_draft,
+            prediction=tuple(prediction),
         )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from outrider.api import Chunk, FinishReason, Generator, Logprob, Origin, Request, Usage
-from outrider.asking import Ask, Chance, Ending, Form, Nudges, Telling
+from outrider.asking import Ask, Chance, Ending, Form, Guessing, Nudges, Telling
 from outrider.backends.base import Backend
 from outrider.errors import OutriderError, UsageError
 from outrider.models.chat import ChatTemplate
@@ -89,6 +89,9 @@ class LLM:
         regex: str | None = None,
         grammar: str | None = None,
         constrain_after: str | None = None,
+        speculate: bool = True,
+        max_draft: int | None = None,
+        prediction: str | None = None,
     ) -> Result:
         """The whole answer to a text (one user message) or to messages ({"role": ..., "content": ...}).
 
@@ -97,7 +100,8 @@ class LLM:
         call. The answer ends before the stop strings and ids, at max_tokens, or where its constraint ends: json_schema
         (a dict, a bool or JSON text), json_object, regex or grammar (Lark), from the start or behind the text
         constrain_after. logprobs and prompt_logprobs: how many alternatives to tell with each token; echo puts the
-        prompt's text in front.
+        prompt's text in front. speculate=False decodes plainly, max_draft bounds the tokens drafted per pass, and
+        prediction is text that the answer is expected to repeat in part.
         """
         chance = Chance(temperature, top_k, top_p, min_p, typical_p, seed)
         penalties = (frequency_penalty, presence_penalty, repetition_penalty)
@@ -105,7 +109,8 @@ class LLM:
         ending = Ending(max_tokens, min_tokens, ignore_eos, stop, stop_token_ids)
         form = Form(json_schema, json_object, regex, grammar, constrain_after)
         telling = Telling(n, logprobs, logprobs_mode, prompt_logprobs, echo)
-        return self._whole(prompt, Ask(raw, chance, nudges, ending, form, telling))
+        guessing = Guessing(speculate, max_draft, prediction)
+        return self._whole(prompt, Ask(raw, chance, nudges, ending, form, telling, guessing))
 
     def stream(
         self,
@@ -139,6 +144,9 @@ class LLM:
         regex: str | None = None,
         grammar: str | None = None,
         constrain_after: str | None = None,
+        speculate: bool = True,
+        max_draft: int | None = None,
+        prediction: str | None = None,
     ) -> Iterator[Chunk]:
         """`generate`, in chunks as they become certain; joined they are its answer. Closing the iterator ends it.
 
@@ -150,7 +158,8 @@ class LLM:
         ending = Ending(max_tokens, min_tokens, ignore_eos, stop, stop_token_ids)
         form = Form(json_schema, json_object, regex, grammar, constrain_after)
         telling = Telling(n, logprobs, logprobs_mode, prompt_logprobs, echo)
-        return self.answer(prompt, Ask(raw, chance, nudges, ending, form, telling))
+        guessing = Guessing(speculate, max_draft, prediction)
+        return self.answer(prompt, Ask(raw, chance, nudges, ending, form, telling, guessing))
 
     def answer(self, prompt: Prompt, ask: Ask) -> Iterator[Chunk]:
         """`stream` for what is asked in one value."""
@@ -176,7 +185,9 @@ class LLM:
 
     def _begin(self, prompt: Prompt, ask: Ask) -> tuple[Request, Iterator[Chunk]]:
         """The request and its chunks, after every check."""
-        request = ask.request(self.encode(prompt, raw=ask.raw))
+        # The prediction stands inside the answer: no beginning of text, and nothing in it is a control token.
+        prediction = self.tokenizer.encode(ask.guessing.text(), special=False)
+        request = ask.request(self.encode(prompt, raw=ask.raw), prediction)
         chunks = self.generator.generate([request])
         if not ask.telling.echo:
             return request, chunks

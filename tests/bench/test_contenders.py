@@ -31,12 +31,12 @@ def engine(drafter: FunctionDrafter | None, gamma: int = 0) -> Engine:
 
 
 def answer(generator: Generator, max_tokens: int = 128) -> Answer:
-    return Local("it", generator, encode, Settings(max_tokens)).answer(HELLO)
+    return Local("it", lambda: generator, encode, Settings(max_tokens)).answer(HELLO)
 
 
 def test_the_request_is_the_settings() -> None:
     generator = Scripted()
-    Local("it", generator, encode, Settings(7, 0.5, 3)).answer(HELLO)
+    Local("it", lambda: generator, encode, Settings(7, 0.5, 3)).answer(HELLO)
     (request,) = generator.asked
     assert (tuple(request.prompt), request.max_tokens) == (PROMPT, 7)
     assert (request.sampling.temperature, request.sampling.seed) == (0.5, 3)
@@ -111,3 +111,18 @@ def test_what_the_generator_refuses() -> None:
 def test_sums_by_position() -> None:
     assert add_by_position([(1, 2), (), (1, 1, 1)]) == (2, 3, 1)
     assert add_by_position([]) == ()
+
+
+def test_a_round_begins_with_a_fresh_generator() -> None:
+    """Drafters remember answers: the second round would be a recital."""
+    made: list[Scripted] = []
+
+    def make() -> Scripted:
+        made.append(Scripted())
+        return made[-1]
+
+    contender = Local("it", make, encode, Settings(8))
+    contender.answer(HELLO)
+    contender.fresh()
+    contender.answer(HELLO)
+    assert [len(generator.asked) for generator in made] == [1, 1]

@@ -24,6 +24,10 @@ class Speaker:
         self._diary = diary
         self._against = against
         self._error = error
+        self.rounds = 0
+
+    def fresh(self) -> None:
+        self.rounds += 1
 
     def answer(self, messages: Messages) -> Answer:
         self._diary.append(f"{self.name}: {encode_text(messages)}")
@@ -42,7 +46,9 @@ def speakers(diary: list[str], names: Sequence[str] = ("none", "ngram")) -> list
 
 def test_prompt_by_prompt_in_an_order_that_moves_on() -> None:
     diary: list[str] = []
-    found = list(run(speakers(diary), [TWO, ONE], 2))
+    both = speakers(diary)
+    found = list(run(both, [TWO, ONE], 2))
+    assert [speaker.rounds for speaker in both] == [2, 2]
     assert diary[:2] == ["none: u:first", "ngram: u:first"]  # the warm-up
     second = "u:first|a:none on first|u:second"
     assert diary[2:8] == [

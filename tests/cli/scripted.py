@@ -17,7 +17,7 @@ from pathlib import Path
 from outrider.api import Chunk, FinishReason, Logprob, Origin, Pass, Usage
 from outrider.asking import Ask
 from outrider.cli.main import main
-from outrider.cli.tools import Field, Load, Site, Tools
+from outrider.cli.tools import Entry, Field, Load, Site, Tools, Words
 from outrider.models.cache import Cached
 
 VOCAB = [b"The", b" sky", b" is", b" blue", b".", b" red", b" very", b"\xc3", b"\xa9", b"\x1b[2J", b"\n", b"<|im_end|>"]
@@ -175,10 +175,13 @@ def tools(model: ScriptedModel, loads: list[Load] | None = None, cached: Sequenc
     def site(model: str | None, threads: int | None) -> Site:
         raise NotImplementedError  # tests/cli/sites.py brings one
 
-    def field(model: str | None, threads: int | None, drafters: Sequence[str]) -> Field:
+    def field(entry: Entry) -> Field:
         raise NotImplementedError  # tests/cli/test_bench.py brings its own
 
-    return Tools(load, site, lambda: cached, field)
+    def words(model: str | None) -> Words:
+        raise NotImplementedError  # tests/cli/test_store.py brings its own
+
+    return Tools(load, site, lambda: cached, field, words)
 
 
 def wait() -> None:

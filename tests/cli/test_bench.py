@@ -6,6 +6,7 @@ import io
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from tests.cli.scripted import tools as scripted_tools
 
 from outrider.api import Chunk, Generator, Request
 from outrider.cli.main import main
-from outrider.cli.tools import Field, Tools
+from outrider.cli.tools import Entry, Field, Tools
 from outrider.drafters.ngram import NgramDrafter
 from outrider.engine.engine import Engine
 from outrider.policy.fixed import Fixed
@@ -24,6 +25,7 @@ from outrider.testing.table import RandomLaw, TableBackend
 from outrider.testing.text import ByteDetokenizer
 
 QUICK = ["--max-tokens", "12", "--rounds", "2", "--per-group", "2"]
+BOTH = ["--drafters", "none,ngram", *QUICK]
 Make = Callable[[str], Generator]
 
 
@@ -32,13 +34,13 @@ def scripted(name: str) -> Generator:
     return Scripted(1 if name == "none" else 4)
 
 
-def tools(make: Make = scripted, fields: list[tuple[object, ...]] | None = None) -> Tools:
+def tools(make: Make = scripted, fields: list[Entry] | None = None) -> Tools:
     """Doors that lead to generators by name."""
 
-    def field(model: str | None, threads: int | None, drafters: Sequence[str]) -> Field:
+    def field(entry: Entry) -> Field:
         if fields is not None:
-            fields.append((model, threads, *drafters))
-        return Field("scripted", "none at all", 3, encode, {name: make(name) for name in drafters})
+            fields.append(entry)
+        return Field("scripted", "none at all", 3, encode, {name: partial(make, name) for name in entry.drafters})
 
     return replace(scripted_tools(ScriptedModel(SKY)), field=field)
 
@@ -82,10 +84,10 @@ def questions(tmp_path: Path) -> str:
 
 
 def test_json(questions: str, capsys: pytest.CaptureFixture[str]) -> None:
-    fields: list[tuple[object, ...]] = []
-    arguments = ["--questions", questions, "--json", "--model", "m.gguf", "--threads", "3", *QUICK]
+    fields: list[Entry] = []
+    arguments = ["--questions", questions, "--json", "--model", "m.gguf", "--threads", "3", *BOTH]
     assert main(["bench", *arguments], tools(fields=fields)) == 0
-    assert fields == [("m.gguf", 3, "none", "ngram")]
+    assert fields == [Entry("m.gguf", 3, ["none", "ngram"], None, None)]
     out, err = capsys.readouterr()
     assert err == ""
     result = json.loads(out)
@@ -109,8 +111,18 @@ def test_json(questions: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert result["version"]
 
 
+def test_plain_ngram_and_auto_are_the_default_and_get_what_they_need(
+    questions: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fields: list[Entry] = []
+    arguments = ["bench", "--questions", questions, "--json", "--draft-model", "s.gguf", "--store", "s.bin", *QUICK]
+    assert main(arguments, tools(fields=fields)) == 0
+    assert fields == [Entry(None, None, ["none", "ngram", "auto"], "s.gguf", "s.bin")]
+    assert [row["drafter"] for row in json.loads(capsys.readouterr().out)["rows"][-3:]] == ["none", "ngram", "auto"]
+
+
 def test_table(questions: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["bench", "--questions", questions, *QUICK], tools()) == 0
+    assert main(["bench", "--questions", questions, *BOTH], tools()) == 0
     out, err = capsys.readouterr()
     assert err == ""
     head, *rows = out.splitlines()
@@ -150,7 +162,7 @@ def test_the_law_and_the_length_arrive(questions: str, capsys: pytest.CaptureFix
 
 
 def test_the_second_turn_follows_the_plain_answer(questions: str, capsys: pytest.CaptureFixture[str]) -> None:
-    made: dict[str, Scripted] = {}
+    made: dict[str, Scripted] = {}  # of the last round
 
     def make(name: str) -> Generator:
         made[name] = Scripted(lie=lambda request: name == "ngram")
@@ -159,14 +171,14 @@ def test_the_second_turn_follows_the_plain_answer(questions: str, capsys: pytest
     assert main(["bench", "--questions", questions, *QUICK], tools(make)) == 1
     asked = {name: [bytes(request.prompt) for request in scripted.asked] for name, scripted in made.items()}
     assert asked["none"] == asked["ngram"]
-    assert asked["none"][2].startswith(b"u:Tell a tale.\na:")
-    assert asked["none"][2].endswith(b"u:Once more.\n")
+    assert asked["none"][1].startswith(b"u:Tell a tale.\na:")
+    assert asked["none"][1].endswith(b"u:Once more.\n")
 
 
 def test_a_planted_wrong_token_is_found_and_its_prompt_named(
     questions: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["bench", "--questions", questions, "--json", *QUICK], tools(lying("the moon"))) == 1
+    assert main(["bench", "--questions", questions, "--json", *BOTH], tools(lying("the moon"))) == 1
     out, err = capsys.readouterr()
     assert err.startswith("outrider: ngram changed the answer to question 9 (qa): token 3 is id ")
     assert err.count("\n") == 1
@@ -200,7 +212,7 @@ def test_ctrl_c_prints_what_there_is(questions: str, capsys: pytest.CaptureFixtu
     def make(name: str) -> Generator:
         return Broken("the moon", KeyboardInterrupt()) if name == "ngram" else Scripted()
 
-    assert main(["bench", "--questions", questions, "--json", *QUICK], tools(make)) == 130
+    assert main(["bench", "--questions", questions, "--json", *BOTH], tools(make)) == 130
     out, err = capsys.readouterr()
     assert err == "outrider: interrupted after 7 of 16 answers: the figures are partial\n"
     result = json.loads(out)
@@ -209,15 +221,19 @@ def test_ctrl_c_prints_what_there_is(questions: str, capsys: pytest.CaptureFixtu
 
 
 def test_ctrl_c_before_the_first_answer(questions: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["bench", "--questions", questions, *QUICK], tools(lambda _: Broken("", KeyboardInterrupt()))) == 130
+    assert main(["bench", "--questions", questions, *BOTH], tools(lambda _: Broken("", KeyboardInterrupt()))) == 130
     assert capsys.readouterr() == ("", "outrider: interrupted after 0 of 16 answers: the figures are partial\n")
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--drafters", "none,magic"], "--drafters names 'magic': choose from "),
-        (["--drafters", ""], "--drafters names ''"),
+        (["--drafters", "none,magic"], "--drafters: drafter is 'magic'; built in are 'auto', "),
+        (["--drafters", ""], "--drafters: drafter is ''"),
+        (["--drafters", "none,model"], "the drafter model needs --draft-model"),
+        (["--drafters", "store"], "the drafter store needs --store"),
+        (["--drafters", "ngram", "--store", "s"], "--store is for the drafters auto and store"),
+        (["--drafters", "ngram", "--draft-model", "m"], "--draft-model is for the drafters auto and model"),
         (["--per-group", "0"], "--per-group is 0: give 1 or more"),
         (["--rounds", "0"], "--rounds is 0: give 1 to 1000"),
         (["--max-tokens", "0"], "--max-tokens is 0"),
@@ -231,6 +247,8 @@ def test_ctrl_c_before_the_first_answer(questions: str, capsys: pytest.CaptureFi
         (["--api-model", "m"], "--api-model names a model of a server: give --url"),
         (["--url", "nonsense"], "--url is 'nonsense': give an address such as"),
         (["--url", "http://127.0.0.1:1/v1", "--threads", "2"], "--threads is for the drafters beside --url"),
+        (["--url", "http://127.0.0.1:1/v1", "--store", "s"], "--store is for the drafters beside --url"),
+        (["--url", "http://127.0.0.1:1/v1", "--draft-model", "m"], "--draft-model is for the drafters beside --url"),
         (["--url", "http://127.0.0.1:1/v1", "--model", "m"], "--model is for the drafters beside --url"),
         (["--url", "http://127.0.0.1:1/v1"], "http://127.0.0.1:1/v1 cannot be reached (Connection refused)"),
     ],
@@ -238,7 +256,7 @@ def test_ctrl_c_before_the_first_answer(questions: str, capsys: pytest.CaptureFi
 def test_nonsense_is_one_sentence_before_anything_is_loaded(
     arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    fields: list[tuple[object, ...]] = []
+    fields: list[Entry] = []
     assert main(["bench", *arguments], tools(fields=fields)) == 2
     out, err = capsys.readouterr()
     assert (out, fields) == ("", [])
@@ -264,7 +282,7 @@ def test_report(name: str, start: str, questions: str, tmp_path: Path, capsys: p
 
 def test_a_server_alone(questions: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OUTRIDER_API_KEY", "secret")
-    fields: list[tuple[object, ...]] = []
+    fields: list[Entry] = []
     with serving(Fake()) as fake:
         arguments = ["--questions", questions, "--url", fake.url, "--json", *QUICK]
         assert main(["bench", *arguments], tools(fields=fields)) == 0
@@ -311,7 +329,7 @@ def test_a_bar_on_a_terminal(
     screen = Terminal()
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr("sys.stderr", screen)
-    assert main(["bench", "--questions", questions, "--json", *QUICK], tools()) == 0
+    assert main(["bench", "--questions", questions, "--json", *BOTH], tools()) == 0
     assert "round 2, qa" in screen.getvalue()
     assert "16/16" in screen.getvalue()
     assert json.loads(capsys.readouterr().out)["rows"]
@@ -325,8 +343,8 @@ def test_the_engine_over_a_table(temperature: str, questions: str, capsys: pytes
         drafter = None if name == "none" else NgramDrafter()
         return Engine(backend, drafter, Fixed(4), ByteDetokenizer, frozenset())
 
-    arguments = ["--questions", questions, "--temperature", temperature, "--json", "--rounds", "1"]
-    assert main(["bench", *arguments, "--max-tokens", "60"], tools(make)) == 0
+    arguments = ["--questions", questions, "--temperature", temperature, "--json", *BOTH]
+    assert main(["bench", *arguments, "--rounds", "1", "--max-tokens", "60"], tools(make)) == 0
     plain, ngram = json.loads(capsys.readouterr().out)["rows"][-2:]
     assert ngram["identical"] == 1.0
     assert (plain["tokens"], plain["passes"], plain["drafted_per_position"]) == (240, 240, [])
@@ -342,6 +360,7 @@ def test_the_engine_over_a_table(temperature: str, questions: str, capsys: pytes
 @pytest.mark.model
 def test_the_real_thing(default_model: Path, questions: str, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["--model", str(default_model), "--questions", questions, "--per-group", "1", "--rounds", "1"]
+    arguments += ["--drafters", "none,ngram"]
     assert main(["bench", *arguments, "--max-tokens", "32", "--threads", "1", "--json"]) == 0
     plain, ngram = json.loads(capsys.readouterr().out)["rows"][-2:]
     assert (plain["identical"], ngram["identical"]) == (1.0, 1.0)
@@ -352,5 +371,6 @@ def test_the_real_thing(default_model: Path, questions: str, capsys: pytest.Capt
 def test_help_lists_every_flag(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "--help"]) == 0
     shown = capsys.readouterr().out
-    names = "questions per-group drafters rounds url api-model model threads temperature seed max-tokens json report"
+    names = """questions per-group drafters draft-model store rounds url api-model model threads temperature seed
+        max-tokens json report"""
     assert [name for name in names.split() if f"--{name}" not in shown] == []

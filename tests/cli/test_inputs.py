@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.cli.scripted import SKY, ScriptedModel, tools
 
-from outrider.asking import Form
+from outrider.asking import Form, Guessing
 from outrider.cli.main import main
 from outrider.cli.tools import Load
 
@@ -92,6 +92,32 @@ def test_standard_input_is_read_once(prompt: list[str], stdin: io.BytesIO, capsy
 def test_a_closed_input_is_no_schema(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr("sys.stdin", None)
     assert "which is closed" in refused(["hi", "--json-schema", "-"], capsys)
+
+
+def test_a_prediction_is_a_file_or_standard_input(tmp_path: Path, stdin: io.BytesIO) -> None:
+    path = tmp_path / "draft.txt"
+    path.write_bytes(b"\xef\xbb\xbf  one\r\ntwo\r\n")
+    stdin.write(b"three\n")
+    stdin.seek(0)
+    found: list[Guessing] = []
+    for name in (str(path), "-"):
+        model = ScriptedModel(SKY)
+        assert main(["run", "hi", "--prediction", name], tools(model)) == 0
+        found += [ask.guessing for _, ask in model.asked]
+    assert found == [Guessing(prediction="  one\ntwo\n"), Guessing(prediction="three\n")]
+
+
+def test_bad_predictions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    empty, foreign = tmp_path / "empty.txt", tmp_path / "foreign.txt"
+    empty.write_bytes(b"\n")
+    foreign.write_bytes(b"caf\xe9")
+    for path, says in (
+        (empty, "is empty: it should hold text that the answer may repeat"),
+        (foreign, "is not UTF-8 (byte 0xe9 at offset 3)"),
+        (tmp_path, "cannot be read (Is a directory)"),
+    ):
+        given = ["hi", "--prediction", str(path)]
+        assert refused(given, capsys).startswith(f"outrider: --prediction {path} {says}")
 
 
 def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:

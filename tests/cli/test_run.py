@@ -12,10 +12,11 @@ import pytest
 from tests.cli.scripted import ESCAPES, SKY, SKY_TEXT, ScriptedModel, tools
 
 from outrider.api import Usage
-from outrider.asking import Ask, Chance, Ending, Form, Nudges, Telling
+from outrider.asking import Ask, Chance, Ending, Form, Guessing, Nudges, Telling
 from outrider.cli import flags
 from outrider.cli.main import main
 from outrider.cli.tools import Load
+from outrider.drafters import plugins
 from outrider.errors import SourceError
 
 STATS = set(Usage.__dataclass_fields__) - {"prompt_tokens", "completion_tokens"}
@@ -59,7 +60,7 @@ def test_plain_text_and_nothing_else(model: ScriptedModel, capsys: pytest.Captur
 
 def test_flags_arrive(model: ScriptedModel) -> None:
     loads: list[Load] = []
-    given = """--model m.gguf --gamma 5 --rule block --threads 3
+    given = """--model m.gguf --drafter model --draft-model s.gguf --gamma 5 --max-draft 3 --rule block --threads 3
         --temperature 0.5 --top-k 40 --top-p 0.9 --min-p 0.05 --typical-p 0.95 --seed 9
         --frequency-penalty -1 --presence-penalty 0.5 --repetition-penalty 1.1 --logit-bias 3=-100 --logit-bias 5=2.5
         --allowed-token-ids 1,2,3,5 --banned-token-ids 2
@@ -67,7 +68,7 @@ def test_flags_arrive(model: ScriptedModel) -> None:
         --raw --n 2 --echo --logprobs 3 --logprobs-mode processed --prompt-logprobs 0 --json"""
     arguments = [*given.split(), "--stop", "a", "--stop", "b c", "--regex", "[a-z ]+", "--constrain-after", "</think>"]
     assert main(["run", "hi", *arguments], tools(model, loads)) == 0
-    assert loads == [Load("m.gguf", "ngram", 5, 3, "block")]
+    assert loads == [Load("m.gguf", "model", 5, 3, "block", "s.gguf", None)]
     assert model.asked == [
         (
             "hi",
@@ -78,6 +79,7 @@ def test_flags_arrive(model: ScriptedModel) -> None:
                 ending=Ending(50, 4, True, ["a", "b c"], (4, 7)),
                 form=Form(regex="[a-z ]+", constrain_after="</think>"),
                 telling=Telling(2, 3, "processed", 0, True),
+                guessing=Guessing(True, 3, None),
             ),
         )
     ]
@@ -85,9 +87,24 @@ def test_flags_arrive(model: ScriptedModel) -> None:
 
 def test_defaults(model: ScriptedModel) -> None:
     loads: list[Load] = []
-    assert main(["run", "hi", "--drafter", "none"], tools(model, loads)) == 0
-    assert loads == [Load(None, "none", None, None, "coupled")]
-    assert model.asked == [("hi", Ask())]
+    for given in ([], ["--drafter", "none"]):
+        assert main(["run", "hi", *given], tools(model, loads)) == 0
+    assert loads == [Load(None, "auto", None, None, "coupled"), Load(None, "none", None, None, "coupled")]
+    assert model.asked == [("hi", Ask())] * 2
+
+
+def test_what_speculation_may_do_arrives(model: ScriptedModel, tmp_path: Path) -> None:
+    loads: list[Load] = []
+    expected = tmp_path / "letter.txt"
+    expected.write_text("Dear Sir,\n")
+    given = ["--drafter", "store", "--store", "s.bin", "--prediction", str(expected)]
+    assert main(["run", "hi", *given], tools(model, loads)) == 0
+    assert main(["run", "hi", "--no-speculate"], tools(model, loads)) == 0
+    assert [(load.drafter, load.draft_model, load.store) for load in loads] == [
+        ("store", None, "s.bin"),
+        ("auto", None, None),
+    ]
+    assert [ask.guessing for _, ask in model.asked] == [Guessing(prediction="Dear Sir,\n"), Guessing(speculate=False)]
 
 
 def test_json(model: ScriptedModel, capsys: pytest.CaptureFixture[str]) -> None:
@@ -199,7 +216,7 @@ def test_bad_input(
         (["run", "hi", "--gamma", "x"], "Invalid value for '--gamma'"),
         (["run", "hi", "--rule", "typical"], "Invalid value for '--rule'"),
         (["run", "hi", "--logprobs-mode", "cooked"], "Invalid value for '--logprobs-mode'"),
-        (["run", "hi", "--drafter", "oracle"], "Invalid value for '--drafter'"),
+        (["run", "hi", "--drafter", "oracle"], "--drafter: drafter is 'oracle'; built in are 'auto', 'ngram', "),
         (["run", "hi", "there"], "Got unexpected extra argument"),
         (["run", "hi", "--gama", "3"], "No such option: --gama"),
         (["walk"], "No such command 'walk'"),
@@ -266,14 +283,15 @@ def test_help_lists_every_flag(capsys: pytest.CaptureFixture[str]) -> None:
     themes = [flags.MODEL, flags.LAW, flags.PENALTIES, flags.END, flags.FORM, flags.OUTPUT]
     places = [text.index(f"\n{theme}:\n") for theme in themes]
     assert places == sorted(places)
-    wanted = """--model --drafter --gamma --rule --threads --temperature --top-k --top-p --min-p --typical-p --seed
+    wanted = """--model --drafter --draft-model --store --prediction --gamma --max-draft --no-speculate --rule --threads
+        --temperature --top-k --top-p --min-p --typical-p --seed
         --frequency-penalty --presence-penalty --repetition-penalty --logit-bias --allowed-token-ids --banned-token-ids
         --max-tokens --min-tokens --stop --stop-token-ids --ignore-eos --json-schema --json-object --regex --grammar
         --constrain-after --raw --n --echo --logprobs --logprobs-mode --prompt-logprobs --json --explain --color
         --help"""
     listed = {word.strip(",.") for line in text.splitlines() for word in line.split()[:2] if word.startswith("--")}
     assert listed == set(wanted.split())
-    assert all(choice in text for choices in (flags.Drafter, flags.Rule, flags.Color) for choice in choices)
+    assert all(choice in text for choices in (plugins.BUILT_IN, flags.Rule, flags.Color) for choice in choices)
     assert 'outrider run "Why is the sky blue?"' in text
     assert max(map(len, text.splitlines())) <= 100
     assert main(["profile", "--help"]) == 0

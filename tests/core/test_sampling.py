@@ -8,6 +8,7 @@ import pytest
 from outrider.core import sampling
 from outrider.core.sampling import GREEDY, Adjust, Draw
 from outrider.core.types import FloatArray
+from outrider.errors import UsageError
 
 NAN, INF = float("nan"), float("inf")
 MOST = float(np.finfo(np.float32).max)
@@ -148,3 +149,13 @@ def test_logits_are_left_alone() -> None:
         sampling.token(logits, draw, 0, nothing_moved(0b1010))
         sampling.law(logits, draw, nothing_moved(0b1010))
     assert logits.tolist() == row(*LOGITS).tolist()
+
+
+def test_the_likeliest_ids() -> None:
+    """Ties by rising id, -0 and 0 tie, and what is impossible or NaN comes last."""
+    logits = row(0.0, 2.0, NAN, -0.0, 2.0, -INF, INF)
+    assert sampling.top(logits, 9) == (6, 1, 4, 0, 3, 2, 5)
+    assert sampling.top(logits, 3) == (6, 1, 4)
+    assert sampling.top(logits, 0) == ()
+    with pytest.raises(UsageError, match="count is -1"):
+        sampling.top(logits, -1)

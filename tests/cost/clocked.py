@@ -35,6 +35,9 @@ class NoScores:
     ) -> Logprob:
         raise NotImplementedError
 
+    def top(self, item: int, row: int, count: int) -> tuple[int, ...]:
+        raise NotImplementedError
+
 
 class ClockedBackend:
     """Takes down each pass that commits nothing as (rows of each sequence, context), and which sequences are open.

@@ -59,6 +59,8 @@ REQUESTS: list[tuple[dict[str, Any], str]] = [
     ({"stop": ("",)}, "stop contains ''"),
     ({"stop": ("a",) * 17}, "stop has 17 strings; give at most 16"),
     ({"stop_token_ids": (VOCAB,)}, f"stop_token_ids contains {VOCAB}"),
+    ({"prediction": (1, -2)}, "prediction contains -2"),
+    ({"max_draft": -1}, "max_draft is -1; it may be a whole number from 0"),
     ({"min_tokens": 1, "sampling": Sampling(allowed_token_ids=(EOS,))}, "min_tokens is 1, but every id"),
     ({"n": 2, "sampling": Sampling(sample=2**32 - 1)}, "sample is 4294967295"),
     ({"constraint": Constraint("poem", "x")}, "kind is 'poem'; it may be json_schema, regex, grammar"),  # type: ignore[arg-type]

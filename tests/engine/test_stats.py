@@ -7,8 +7,9 @@ from itertools import count
 from tests.engine.worlds import VOCAB, Answer, world
 
 from outrider.api import Origin, Pass, Request
+from outrider.core.step import StepTime
 from outrider.core.types import EMPTY, Draft
-from outrider.engine.stats import Meter, StepTime
+from outrider.engine.stats import Meter
 from outrider.testing import drafters
 from outrider.testing.drafters import FunctionDrafter
 from outrider.testing.table import ScriptedLaw

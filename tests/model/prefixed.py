@@ -119,3 +119,6 @@ class ShiftedScores:
         self, item: int, row: int, chosen: int, top: int, processed: bool, adjust: Adjust | None = None
     ) -> Logprob:
         return self.scores.logprobs(item, row - self.skipped[item], chosen, top, processed, adjust)
+
+    def top(self, item: int, row: int, count: int) -> tuple[int, ...]:
+        return self.scores.top(item, row - self.skipped[item], count)

@@ -112,6 +112,26 @@ def test_any_row(data: st.DataObject, values: list[float], draw: Draw, position:
         assert_equal(isa, logits, draw, position, adjust, top)
 
 
+@settings(deadline=None, max_examples=200)
+@given(st.lists(LOGIT, min_size=1, max_size=400), st.integers(0, 40) | st.integers(0, 410))
+def test_the_top_of_any_row(values: list[float], count: int) -> None:
+    logits = np.array(values, F)
+    for isa in _native.isas():
+        assert tuple(_native.kernel_top(isa, logits, count)) == sampling.top(logits, count)
+
+
+@pytest.mark.parametrize("vocab", [1, 15, 16, 17, 127, 128, 129, FULL, FULL + 5])
+@pytest.mark.parametrize("count", [1, 8, 100, 3000])
+def test_tops_of_full_vocabularies(isa: str, vocab: int, count: int) -> None:
+    """As models give them; full of ties; rising, so that every vector beats the bar; an end that is all there is."""
+    chance = np.random.default_rng(vocab)
+    given = chance.standard_normal(vocab).astype(F) * F(3)
+    ends = np.full(vocab, -INF, F)
+    ends[-9:] = 1.0
+    for logits in (given, np.round(given), np.sort(given), ends, np.full(vocab, np.nan, F)):
+        assert tuple(_native.kernel_top(isa, logits, count)) == sampling.top(logits, count)
+
+
 @pytest.mark.parametrize("draw", FILTERS.values(), ids=FILTERS)
 def test_full_vocabularies(isa: str, draw: Draw) -> None:
     """Spreads from a flat law to a peaked one, as models give them; -0.05 makes ids that are neighbours tie."""

@@ -110,6 +110,13 @@ class TellsDouble(TableBackend):
         return _Double(super().extend(items))
 
 
+class TopsWhatIsDrawn(TableBackend):
+    """Takes the likeliest ids of the law that tokens are drawn from."""
+
+    def extend(self, items: Sequence[Extend]) -> TableScores:
+        return _Filtered(super().extend(items))
+
+
 class LetsTokensTell(TableBackend):
     """Gives laws of rows that only wanted their token."""
 
@@ -154,6 +161,12 @@ class _Double(_Wrapped):
         return law
 
 
+class _Filtered(_Wrapped):
+    def top(self, item: int, row: int, count: int) -> tuple[int, ...]:
+        logits = self._law(self._asked(item, row, Want.TOKEN))
+        return sampling.top(sampling.scores(logits, self._draws[item]), count)
+
+
 class _Generous(_Wrapped):
     def logits(self, item: int, row: int) -> FloatArray:
         logits = self._law(self._asked(item, row, Want.TOKEN)).view()
@@ -193,6 +206,7 @@ FAULTS: dict[type[TableBackend], Callable[[backend_suite.Maker], None]] = {
     ForgetsAdjust: scores_suite.adjusted_draws_are_the_reference,
     RemembersAdjusted: scores_suite.adjusted_draws_are_the_reference,
     TellsDouble: scores_suite.laws_are_the_reference,
+    TopsWhatIsDrawn: scores_suite.tops_are_the_reference,
     LetsTokensTell: scores_suite.scores_give_what_was_asked,
     Unbounded: backend_suite.context_is_the_limit,
     SeesTheBatch: backend_suite.chunked_equals_one_by_one,

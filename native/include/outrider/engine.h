@@ -23,6 +23,22 @@ struct ExtendItem {
   DrawSpec draw;
 };
 
+// Chain and Drawn of backends/base.py.
+struct ChainItem {
+  int seq = 0;
+  std::vector<int> tokens;
+  int count = 0;
+  DrawSpec draw;
+  uint32_t position = 0;
+  const int32_t* ids = nullptr;  // [width], somebody else's; null: the model's own vocabulary
+  int width = 0;
+};
+
+struct DrawnChain {
+  std::vector<int> tokens;
+  std::vector<float> best;
+};
+
 // A row of the pass in flight or awaiting its commit.
 struct Row {
   int token = 0;
@@ -55,6 +71,7 @@ class Scores {
   const float* logits(int item, int row) const;
   void law(int item, int row, const AdjustSpec&, float* out) const;
   Logprobs logprobs(int item, int row, int chosen, int top, bool processed, const AdjustSpec&) const;
+  std::vector<int> top(int item, int row, int count) const;
 
   std::vector<Item> items;
   std::vector<int> tokens;   // [wanted rows], -1: not drawn yet
@@ -89,6 +106,7 @@ class Engine {
   int length(int seq);
   std::shared_ptr<Scores> extend(const std::vector<ExtendItem>& items, PhaseSeconds* phases = nullptr);
   void commit(const std::vector<std::pair<int, std::vector<int>>>& items);
+  std::vector<DrawnChain> chain(const std::vector<ChainItem>& items);
   // The committed keys and values [layers, kv_heads, length, d] as raw cache bytes, for tests of equality.
   void export_cache(int seq, std::vector<uint8_t>* keys, std::vector<uint8_t>* values);
   size_t open_sequences();
@@ -101,6 +119,8 @@ class Engine {
   Sequence& find(int seq);
   void drop_rows(Sequence& s);
   void check(const std::vector<ExtendItem>& items);
+  void check_chains(const std::vector<ChainItem>& items);
+  std::shared_ptr<Scores> pass_over(const std::vector<ExtendItem>& items, PhaseSeconds* phases);
   void place_rows(const ExtendItem& item, Sequence& s);
   void keep_path(Sequence& s, const std::vector<int>& path);
 

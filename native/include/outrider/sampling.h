@@ -50,6 +50,7 @@ class Sampler {
   void law(const float* logits, int vocab, const DrawSpec&, const AdjustSpec&, float* out);  // out [V]
   // draw null: of the model's own law
   Logprobs logprobs(const float* logits, int vocab, int chosen, int top, const DrawSpec* draw, const AdjustSpec&);
+  std::vector<int> top(const float* logits, int vocab, int count);  // the ids of the largest logits, best first
 
  private:
   using Items = std::vector<uint64_t>;  // an order in the high half, an id in the low one
@@ -62,7 +63,7 @@ class Sampler {
   void keep_share(double share);
   void keep_typical(double share);
   void keep(size_t count);
-  void largest(size_t count);
+  void largest(const float* values, int vocab, size_t count);
   void band(const float* values, float over, float upto);
   void sort_items();
   void push(const float* values, int id);
@@ -91,6 +92,7 @@ class SamplerPool {
     Lease(const Lease&) = delete;
     Lease& operator=(const Lease&) = delete;
     Sampler* operator->() const { return sampler_.get(); }
+    Sampler& operator*() const { return *sampler_; }
 
    private:
     SamplerPool& pool_;

@@ -66,6 +66,13 @@ Logprobs Scores::logprobs(int item, int row, int chosen, int top, bool processed
   return SamplerPool::Lease(*samplers)->logprobs(x, vocab, chosen, top, draw, adjust);
 }
 
+std::vector<int> Scores::top(int item, int row, int count) const {
+  const size_t slot = slot_of(item, row, kToken);
+  require(count >= 0, "count is " + text(count) + "; it must be at least 0");
+  FloatMode mode;
+  return SamplerPool::Lease(*samplers)->top(values->get() + slot * stride, vocab, count);
+}
+
 Engine::Engine(const ModelConfig& config, const std::string& path, const std::vector<TensorSource>& tensors,
                const std::string& isa, int threads)
     : threads_(threads),
@@ -180,6 +187,11 @@ std::shared_ptr<Scores> Engine::extend(const std::vector<ExtendItem>& items, Pha
   std::lock_guard<std::mutex> hold(mutex_);
   require(!items.empty(), "a pass needs at least one item");
   check(items);
+  return pass_over(items, phases);
+}
+
+// A pass over checked items; the caller holds the lock.
+std::shared_ptr<Scores> Engine::pass_over(const std::vector<ExtendItem>& items, PhaseSeconds* phases) {
   try {
     std::vector<PassItem> pass;
     for (const ExtendItem& item : items) {

@@ -93,25 +93,28 @@ void Sampler::keep(size_t count) {
   for (size_t i = 0; i < count; ++i) scores[id_of(order_[i])] = kept_[i];
 }
 
-// order_: the `count` largest scores above -inf, or all where there are fewer, in falling order.
-void Sampler::largest(size_t count) {
-  constexpr size_t kRoom = 1024;
+// order_: the `count` largest values [V] above -inf, or all where there are fewer, in falling order.
+void Sampler::largest(const float* values, int vocab, size_t count) {
+  constexpr size_t kRoom = 128;  // what is gathered before the bar rises is looked at again
   items_.clear();
   if (count == 0) return order_.clear();
   const size_t room = std::max(2 * count, kRoom);
   ids_.resize(room);
-  float bar = -kInfinity;  // a later id with this score comes behind `count` others
-  for (int at = 0; at < padded_;) {
+  float bar = -kInfinity;  // a later id with this value comes behind `count` others
+  const int whole = vocab / kLanes * kLanes;
+  for (int at = 0; at < whole;) {
     int found;
     const int left = static_cast<int>(room - items_.size());
-    at = k_.gather(scores_.get(), at, padded_, bar, kInfinity, ids_.data(), left, &found);
-    for (int i = 0; i < found; ++i) push(scores_.get(), ids_[static_cast<size_t>(i)]);
-    if (at == padded_ || items_.size() <= count) continue;
+    at = k_.gather(values, at, whole, bar, kInfinity, ids_.data(), left, &found);
+    for (int i = 0; i < found; ++i) push(values, ids_[static_cast<size_t>(i)]);
+    if (at == whole || items_.size() <= count) continue;
     const auto last = items_.begin() + static_cast<std::ptrdiff_t>(count) - 1;
     std::nth_element(items_.begin(), last, items_.end());
-    bar = scores_.get()[id_of(*last)];
+    bar = values[id_of(*last)];
     items_.resize(count);
   }
+  for (int id = whole; id < vocab; ++id)
+    if (values[id] > bar) push(values, id);
   std::sort(items_.begin(), items_.end());
   if (items_.size() > count) items_.resize(count);
   order_ = items_;
@@ -119,7 +122,7 @@ void Sampler::largest(size_t count) {
 
 void Sampler::keep_largest(int count) {
   if (count >= vocab_) return;
-  largest(static_cast<size_t>(count));
+  largest(scores_.get(), vocab_, static_cast<size_t>(count));
   keep(order_.size());
 }
 
@@ -233,11 +236,22 @@ Logprobs Sampler::logprobs(const float* logits, int vocab, int chosen, int top, 
   Logprobs found;
   found.chosen = value(chosen);
   const size_t count = static_cast<size_t>(std::min(top, vocab));
-  largest(count);
+  largest(scores, vocab, count);
   for (const uint64_t i : order_) found.top.emplace_back(id_of(i), value(id_of(i)));
   for (int id = 0; found.top.size() < count; ++id)  // then what is impossible, lowest ids first
     if (scores[id] == -kInfinity) found.top.emplace_back(id, -kInfinity);
   return found;
+}
+
+std::vector<int> Sampler::top(const float* logits, int vocab, int count) {
+  std::vector<int> ids;
+  const size_t least = static_cast<size_t>(std::min(count, vocab));
+  ids.reserve(least);
+  largest(logits, vocab, least);
+  for (const uint64_t i : order_) ids.push_back(id_of(i));
+  for (int id = 0; ids.size() < least; ++id)  // then -inf and NaN, lowest ids first
+    if (!(logits[id] > -kInfinity)) ids.push_back(id);
+  return ids;
 }
 
 SamplerPool::Lease::Lease(SamplerPool& pool) : pool_(pool) {

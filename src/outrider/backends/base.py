@@ -1,6 +1,6 @@
 """What the engine asks of whatever computes the target: sequences, passes, and the rows' results.
 
-Dimensions: n rows of one item, V vocabulary.
+Dimensions: n rows of one item, V vocabulary, W the vocabulary that a chain is drawn from.
 
 A pass (`extend`) computes rows that hang below what a sequence has committed; `commit` keeps one path of them and
 forgets the rest. Every verb takes many sequences; one sequence is a list of one.
@@ -15,9 +15,23 @@ from typing import Protocol, runtime_checkable
 
 from outrider.api import Logprob
 from outrider.core.sampling import GREEDY, Adjust, Draw
-from outrider.core.types import FloatArray
+from outrider.core.types import FloatArray, IntArray
 
-__all__ = ["GREEDY", "Adjust", "Backend", "Capabilities", "Draw", "Extend", "PhaseTimer", "Phases", "Scores", "Want"]
+__all__ = [
+    "GREEDY",
+    "Adjust",
+    "Backend",
+    "Capabilities",
+    "Chain",
+    "ChainDrawer",
+    "Draw",
+    "Drawn",
+    "Extend",
+    "PhaseTimer",
+    "Phases",
+    "Scores",
+    "Want",
+]
 
 
 class Want(IntEnum):
@@ -77,6 +91,10 @@ class Scores(Protocol):
         """Log-probabilities in the model's own law or, processed, in that of `token`; needs the row's logits."""
         ...
 
+    def top(self, item: int, row: int, count: int) -> tuple[int, ...]:
+        """The ids of the row's largest logits, best first (core.sampling.top); needs its token alone."""
+        ...
+
 
 class Backend(Protocol):
     """The target model as the engine sees it.
@@ -128,4 +146,46 @@ class PhaseTimer(Protocol):
 
     def time_phases(self, items: Sequence[Extend]) -> Phases:
         """A pass like `extend`, with nothing to read of its rows."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Chain:
+    """Tokens that a model draws one after the other, each read before the next is drawn.
+
+    First the sequence reads `tokens`, at least one. Then count >= 1 tokens are drawn, the first with the noise of
+    `position`, the next with that of position + 1. ids: they are drawn from core.sampling.renamed(logits, ids), so that
+    noise and result are in terms of W, and the model reads ids[token]; None: from its own vocabulary.
+    """
+
+    seq: int
+    tokens: Sequence[int]  # [n]
+    count: int
+    draw: Draw
+    position: int
+    ids: IntArray | None = None  # [W]
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """A drawn chain; shorter than asked for only where every token that the model has an id for is impossible.
+
+    best: before each token, the log-probability of the likeliest, in the law that it was drawn from (at temperature 0
+    the softmax of the logits).
+    """
+
+    tokens: tuple[int, ...]
+    best: tuple[float, ...]
+
+
+@runtime_checkable
+class ChainDrawer(Protocol):
+    """What a backend may offer besides Backend: a whole chain in one call."""
+
+    def chain(self, items: Sequence[Chain]) -> list[Drawn]:
+        """Draw all chains in as many passes as the longest has tokens, one row each but for the first.
+
+        What was read is committed: the item's tokens, and the drawn ones but for the last. Raises what extend raises;
+        what is committed has not changed then.
+        """
         ...

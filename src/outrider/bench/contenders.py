@@ -62,6 +62,10 @@ class Contender(Protocol):
     @property
     def name(self) -> str: ...
 
+    def fresh(self) -> None:
+        """Forget what earlier answers taught: a new round asks the same questions again."""
+        ...
+
     def answer(self, messages: Messages) -> Answer:
         """Answers the conversation. Whatever it raises counts as a failed prompt."""
         ...
@@ -70,11 +74,16 @@ class Contender(Protocol):
 class Local:
     """A generator in this process: ids are known, and the engine's own clock counts."""
 
-    def __init__(self, name: str, generator: Generator, encode: Encode, settings: Settings) -> None:
+    def __init__(self, name: str, make: Callable[[], Generator], encode: Encode, settings: Settings) -> None:
         self.name = name
-        self._generator = generator
+        self._make = make
+        self._generator = make()
         self._encode = encode
         self._settings = settings
+
+    def fresh(self) -> None:
+        """A new generator: drafters may remember answers, and would know them in the next round."""
+        self._generator = self._make()
 
     def answer(self, messages: Messages) -> Answer:
         """Raises OutriderError where the generator does, and where it stops before the answer ended."""

@@ -52,6 +52,9 @@ class Server:
         if model is not None:
             self._knock()
 
+    def fresh(self) -> None:
+        """A server's memory is its own: nothing to do."""
+
     def answer(self, messages: Messages) -> Answer:
         """Raises BackendError where the server refuses, stays silent, or does not say how many tokens it wrote."""
         settings = self._settings

@@ -57,6 +57,8 @@ def run(contenders: Sequence[Contender], questions: Sequence[Question], rounds: 
             contender.answer([_user(questions[0].turns[0])])
     told: dict[Prompt, str] = {}
     for round_ in range(rounds):
+        for contender in contenders:
+            contender.fresh()
         first = round_ % len(contenders)
         order = [*contenders[first:], *contenders[:first]]
         for prompt in prompts(questions):

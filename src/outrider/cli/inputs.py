@@ -1,4 +1,4 @@
-"""Where `outrider run` reads from: the prompt, and the files that say what form the answer must have."""
+"""Where `outrider run` reads from: the prompt, and the files with the answer's form and with what it may repeat."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
 
-from outrider.asking import Form
+from outrider.asking import Form, Guessing
 from outrider.cli.checks import decoded
 from outrider.errors import UsageError
 
 NOTHING = "there is nothing to answer"
+FORM = "it should say what the answer must be"
+EXPECTED = "it should hold text that the answer may repeat"
 
 
 def read_prompt(given: str | None, stdin: TextIO | None) -> str:
@@ -49,26 +51,33 @@ def read_form(form: Form, prompt: str | None, stdin: TextIO | None) -> Form:
     return form
 
 
-def _read(flag: str, name: str, prompt: str | None, stdin: TextIO | None) -> str:
+def read_guessing(guessing: Guessing, prompt: str | None, stdin: TextIO | None) -> Guessing:
+    """The prediction's file text in place of its name, under the rules of read_form. Raises UsageError."""
+    if guessing.prediction is None:
+        return guessing
+    return replace(guessing, prediction=_read("--prediction", guessing.prediction, prompt, stdin, EXPECTED))
+
+
+def _read(flag: str, name: str, prompt: str | None, stdin: TextIO | None, holds: str = FORM) -> str:
     if name != "-":
         try:
             raw = Path(name).read_bytes()
         except (OSError, ValueError) as error:  # ValueError: a null character
             why = error.strerror if isinstance(error, OSError) else str(error)
             raise UsageError(f"{flag} {name} cannot be read ({why}): give the path of a text file") from None
-        return _not_blank(decoded(raw, f"{flag} {name}", "it should say what the answer must be"), f"{flag} {name}")
+        return _not_blank(decoded(raw, f"{flag} {name}", holds), f"{flag} {name}", holds)
     if prompt is None or prompt == "-":
         raise UsageError(f"{flag} - and the prompt would both be read from standard input: give one in another way")
     if stdin is None:
         raise UsageError(f"{flag} - reads standard input, which is closed: give a file")
     where = f"{flag} - (standard input)"
-    return _not_blank(decoded(stdin.buffer.read(), where, "it should say what the answer must be"), where)
+    return _not_blank(decoded(stdin.buffer.read(), where, holds), where, holds)
 
 
-def _not_blank(text: str, where: str) -> str:
+def _not_blank(text: str, where: str, holds: str) -> str:
     clean = _clean(text)
     if not clean.strip():
-        raise UsageError(f"{where} is empty: it should say what the answer must be")
+        raise UsageError(f"{where} is empty: {holds}")
     return clean
 
 

@@ -30,8 +30,13 @@ INTERRUPTED = 130  # 128 + SIGINT
 def run_command(
     prompt: flags.Prompt = None,
     model: flags.Model = None,
-    drafter: flags.Drafting = flags.Drafter.NGRAM,
+    drafter: flags.Drafting = flags.AUTO,
+    draft_model: flags.SmallModel = None,
+    store: flags.StoreFile = None,
+    prediction: flags.Prediction = None,
     gamma: flags.Gamma = None,
+    max_draft: flags.MaxDraft = None,
+    no_speculate: flags.NoSpeculate = False,
     rule: flags.Accepting = flags.Rule.COUPLED,
     threads: flags.Threads = None,
     temperature: flags.Temperature = 0.0,
@@ -68,25 +73,24 @@ def run_command(
 ) -> Job:
     """Answer a prompt, streaming.
 
-    On a terminal, tokens that the drafter guessed are green, those that the form of the answer forced are cyan, the
-    model's own are plain, and a summary follows.
+    On a terminal, guessed tokens are green, those that the answer's form forced are cyan, and a summary follows.
     """
-    from outrider.asking import Ask, Chance, Ending, Form, Nudges, Telling
+    from outrider.asking import Ask, Chance, Ending, Form, Guessing, Nudges, Telling
     from outrider.cli import checks, run
 
-    load = Load(model, drafter.value, gamma, threads, rule.value)
+    load = Load(model, drafter, gamma, threads, rule.value, draft_model, store)
     chance = Chance(temperature, top_k, top_p, min_p, typical_p, seed)
     nudges = Nudges(frequency, presence, repetition, *checks.tokens(bias, allowed, banned))
     ending = Ending(max_tokens, min_tokens, ignore_eos, stop, checks.ids("--stop-token-ids", stop_ids))
     form = Form(json_schema, json_object, regex, grammar, after)
     telling = Telling(n, logprobs, logprobs_mode.value, prompt_logprobs, echo)
-    options = Options(load, prompt, Ask(raw, chance, nudges, ending, form, telling), as_json, explain, color.value)
-    return lambda tools: run.run(tools, options)
+    ask = Ask(raw, chance, nudges, ending, form, telling, Guessing(not no_speculate, max_draft, prediction))
+    return lambda tools: run.run(tools, Options(load, prompt, ask, as_json, explain, color.value))
 
 
 def profile_command(
     model: flags.Model = None,
-    drafter: flags.TimedDrafter = flags.Drafter.NGRAM,
+    drafter: flags.TimedDrafter = "ngram",
     context: flags.OneContext = None,
     threads: flags.Threads = None,
     quick: flags.Quick = False,
@@ -108,7 +112,7 @@ def profile_command(
     """
     from outrider.cli import profile
 
-    options = profile.Options(model, drafter.value, context, threads, quick, refresh, plot, as_json)
+    options = profile.Options(model, drafter, context, threads, quick, refresh, plot, as_json)
     return lambda tools: profile.profile(tools, options)
 
 
@@ -116,6 +120,8 @@ def bench_command(
     questions: flags.Questions = None,
     per_group: flags.PerGroup = 4,
     drafters: flags.Drafters = None,
+    draft_model: flags.SmallModel = None,
+    store: flags.StoreFile = None,
     rounds: flags.Rounds = 3,
     url: flags.Url = None,
     api_model: flags.ApiModel = None,
@@ -138,6 +144,8 @@ def bench_command(
         questions,
         per_group,
         drafters,
+        draft_model,
+        store,
         rounds,
         url,
         api_model,
@@ -189,7 +197,7 @@ def show(text: str) -> int:
 
 def application() -> typer.Typer:
     """The commands and their flags."""
-    from outrider.cli import plan
+    from outrider.cli import plan, store
 
     # Plain help and our own error lines: rich would double the time that --help takes.
     app = typer.Typer(
@@ -203,6 +211,7 @@ def application() -> typer.Typer:
     app.command("profile")(profile_command)
     app.command("bench", cls=flags.Themed, epilog=flags.BENCH_EXAMPLES)(bench_command)
     app.add_typer(plan.application(), name="plan")
+    app.add_typer(store.application(), name="store")
     app.command("models")(models_command)
     return app
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from outrider.bench import questions
+from outrider.cli import checks
 from outrider.cli.measuring import Found, profile_of
 from outrider.cli.profile import grids
 from outrider.cli.render import columns, count
@@ -101,6 +102,7 @@ def _check(options: Options) -> tuple[int, ...]:
             raise UsageError(f"{flag} is {value}: give {least} or more" + (f", at most {most}" if most else ""))
     if options.drafter == "none":
         raise UsageError("--drafter is none, which is plain decoding: name the drafter to compare it with")
+    checks.known_drafter("--drafter", options.drafter)
     if options.plot is not None:
         plot.check_file("--plot", options.plot)
     if options.gammas is None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from outrider.cli import checks
 from outrider.cli.bars import bars, has_blocks
 from outrider.cli.measuring import Found, profile_of
 from outrider.cli.render import columns
@@ -46,6 +47,7 @@ def profile(tools: Tools, options: Options) -> int:
         raise UsageError(f"--threads is {options.threads}: give 1 or more")
     if options.plot is not None:
         plot.check_file("--plot", options.plot)
+    checks.known_drafter("--drafter", options.drafter)
     site = tools.site(options.model, options.threads)
     drafters = [] if options.drafter == "none" else [options.drafter]
     found = profile_of(site, grids(options.context, options.quick), drafters, options.refresh)

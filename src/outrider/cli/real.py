@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from outrider.cli.tools import Field, Load, Model, Site, Tools
+from outrider.cli.tools import Entry, Field, Load, Model, Site, Tools, Words
 from outrider.errors import UsageError
 
 if TYPE_CHECKING:
@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 def _load(how: Load) -> Model:
     from outrider.loading import load
 
-    return load(how.model, how.drafter, how.gamma, how.threads, rule=how.rule)
+    return load(
+        how.model, how.drafter, how.gamma, how.threads, rule=how.rule, draft_model=how.draft_model, store=how.store
+    )
 
 
 def _site(model: str | None, threads: int | None) -> Site:
@@ -32,7 +34,7 @@ def _site(model: str | None, threads: int | None) -> Site:
         except UsageError:  # no chat template
             return llm.encode(text, raw=True)
 
-    return Site(llm.name, file, llm.backend, encode, make_drafter, partial(generator, llm))
+    return Site(llm.name, file, llm.backend, encode, partial(make_drafter, llm), partial(generator, llm))
 
 
 def _cached() -> Sequence[Cached]:
@@ -41,16 +43,37 @@ def _cached() -> Sequence[Cached]:
     return cached()
 
 
-def _field(model: str | None, threads: int | None, drafters: Sequence[str]) -> Field:
+def _field(entry: Entry) -> Field:
+    from outrider.drafters import plugins
     from outrider.loading import generator, load
 
-    llm = load(model, "none", None, threads)
+    llm = load(entry.model, "none", None, entry.threads)
     try:
         llm.encode([{"role": "user", "content": "Hello"}])
     except UsageError:
         raise UsageError(f"--model {llm.name} has no usable chat template, which the questions need") from None
     able = llm.backend.capabilities
-    return Field(llm.name, able.isa, able.threads, llm.encode, {name: generator(llm, name) for name in drafters})
+    generators = {
+        name: partial(
+            generator,
+            llm,
+            name,
+            draft_model=entry.draft_model if name in plugins.WITH_MODEL else None,
+            store=entry.store if name in plugins.WITH_STORE else None,
+        )
+        for name in entry.drafters
+    }
+    return Field(llm.name, able.isa, able.threads, llm.encode, generators)
 
 
-TOOLS = Tools(_load, _site, _cached, _field)
+def _words(model: str | None) -> Words:
+    from outrider.models import gguf, sources
+    from outrider.models.digest import digest
+    from outrider.models.tokenizer import Tokenizer
+
+    file = gguf.read(sources.resolve(model))
+    tokenizer = Tokenizer(file.tokenizer)
+    return Words(file.spec.name, tokenizer.vocab, digest(tokenizer), partial(tokenizer.encode, special=False))
+
+
+TOOLS = Tools(_load, _site, _cached, _field, _words)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from outrider.api import Chunk
 from outrider.cli import sinks
 from outrider.cli.checks import check
-from outrider.cli.inputs import read_form, read_prompt
+from outrider.cli.inputs import read_form, read_guessing, read_prompt
 from outrider.cli.tools import Model, Options, Tools
 
 INTERRUPTED = 130  # 128 + SIGINT, what a shell reports
@@ -22,6 +22,7 @@ def run(tools: Tools, options: Options) -> int:
     check(options)
     ask, stdin = options.ask, sys.stdin
     form = read_form(ask.form, options.prompt, stdin)
+    guessing = read_guessing(ask.guessing, options.prompt, stdin)
     prompt = read_prompt(options.prompt, stdin)
     chance = ask.chance
     if chance.seed is None and chance.temperature > 0:
@@ -29,7 +30,7 @@ def run(tools: Tools, options: Options) -> int:
     model = tools.load(options.load)
     sink = make_sink(options, chance.seed, model)
     try:
-        for chunk in in_turn(model.answer(prompt, replace(ask, form=form, chance=chance))):
+        for chunk in in_turn(model.answer(prompt, replace(ask, form=form, chance=chance, guessing=guessing))):
             sink.add(chunk)
     except BrokenPipeError:
         raise  # nobody is left to tell

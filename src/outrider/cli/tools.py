@@ -52,11 +52,13 @@ class Load:
     gamma: int | None
     threads: int | None
     rule: str = "coupled"
+    draft_model: str | None = None
+    store: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The flags of `outrider run`; where the form of the answer is in a file, ask names the file."""
+    """The flags of `outrider run`; where form and prediction are in files, ask names the files."""
 
     load: Load
     prompt: str | None
@@ -67,6 +69,17 @@ class Options:
 
 
 @dataclass(frozen=True, slots=True)
+class Entry:
+    """Which model and drafters `outrider bench` compares."""
+
+    model: str | None
+    threads: int | None
+    drafters: Sequence[str]
+    draft_model: str | None
+    store: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Field:
     """What `outrider bench` compares: one model in memory once, and a generator for each drafter."""
 
@@ -74,7 +87,7 @@ class Field:
     isa: str
     threads: int
     encode: Callable[[Sequence[Mapping[str, str]]], Sequence[int]]  # messages to ids, chat template included
-    generators: Mapping[str, Generator]
+    generators: Mapping[str, Callable[[], Generator]]  # each call a fresh one
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +103,21 @@ class Site:
 
 
 @dataclass(frozen=True, slots=True)
+class Words:
+    """What token ids mean to a model, without its weights."""
+
+    model: str
+    vocab: int
+    digest: bytes  # models.digest
+    encode: Callable[[str], Sequence[int]]  # plain text to ids
+
+
+@dataclass(frozen=True, slots=True)
 class Tools:
     """The doors that the commands go through."""
 
     load: Callable[[Load], Model]
     site: Callable[[str | None, int | None], Site]  # (model, threads)
     cached: Callable[[], Sequence[Cached]]
-    field: Callable[[str | None, int | None, Sequence[str]], Field]  # (model, threads, drafters)
+    field: Callable[[Entry], Field]
+    words: Callable[[str | None], Words]  # (model)

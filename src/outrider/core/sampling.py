@@ -11,7 +11,7 @@ One pipeline, the same for plain and speculative decoding, in this order (docs/s
 These functions are the reference; a backend computes the very same bits next to its logits. Every sum has a stated
 order: `maths.total` over the whole vocabulary in the order of ids, or one after the other in float64.
 
-Dimensions: V vocabulary, m adjusted ids, n candidates.
+Dimensions: V vocabulary, W another one, m adjusted ids, n candidates.
 """
 
 from __future__ import annotations
@@ -88,6 +88,17 @@ def adjusted(logits: FloatArray, adjust: Adjust | None) -> FloatArray:
     return row
 
 
+def renamed(logits: FloatArray, ids: IntArray | None) -> FloatArray:
+    """The logits as another vocabulary of W ids knows them [W]: entry w is that of ids[w], -inf where that is no id.
+
+    None leaves them as they are.
+    """
+    if ids is None:
+        return logits
+    known = (ids >= 0) & (ids < len(logits))
+    return np.where(known, logits[np.where(known, ids, 0)], _DROPPED).astype(np.float32, copy=False)
+
+
 def scores(logits: FloatArray, draw: Draw) -> FloatArray:
     """Scores [V] of adjusted logits: times `inverse_temperature`, -inf where a filter drops a token.
 
@@ -153,6 +164,16 @@ def logprobs(logits: FloatArray, chosen: int, top: int, draw: Draw | None, adjus
     with np.errstate(over="ignore"):
         values = (row - row[best]) - maths.log(np.array([maths.total(_weights(row, row[best]))]))[0]
     return Logprob(chosen, float(values[chosen]), tuple((int(i), float(values[i])) for i in _order(row)[:top]))
+
+
+def top(logits: FloatArray, count: int) -> tuple[int, ...]:
+    """The ids of the `count` largest logits [V], best first, or all V where there are fewer.
+
+    The lowest id wins a tie; NaN counts as -inf. Raises UsageError where `count` is negative.
+    """
+    if count < 0:
+        raise UsageError(f"count is {count}; the likeliest ids are at least 0")
+    return tuple(_order(adjusted(logits, None))[:count].tolist())
 
 
 def _check(adjust: Adjust, vocab: int) -> None:

@@ -38,6 +38,7 @@ class View:
     sampling: Sampling  # a model drafter that draws with the same noise agrees more often
     # Under a constraint: tokens, at most so many, for the text that must come next.
     forced: Callable[[int], tuple[int, ...]] | None = None
+    prediction: tuple[int, ...] = ()  # Request.prediction
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +50,32 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True)
+class Load:
+    """What a pass computes before anything is drafted."""
+
+    sequences: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class StepTime:
+    """Seconds of one step: all of it, and its shares of the drafter and the target (the rest is the engine's own)."""
+
+    total_s: float
+    draft_s: float
+    target_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """What became of a draft. tokens are the sequence's new tokens, whoever guessed them; path the kept draft nodes.
 
-    tokens may be empty where the answer ended before the first of them.
+    tokens may be empty where the answer ended before the first of them. followers, for drafters that ask for them
+    (drafters.base.Drafter): for rows of the pass, the row's token and the likeliest tokens behind it, best first.
     """
 
     seq: int
     draft: Draft
     path: tuple[int, ...]
     tokens: tuple[int, ...]
+    followers: tuple[tuple[int, tuple[int, ...]], ...] = ()

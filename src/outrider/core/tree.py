@@ -50,13 +50,14 @@ def keep(draft: Draft, nodes: Sequence[int]) -> Draft:
         draft.law,
         None if draft.q is None else tuple(draft.q[node] for node in nodes),
         sum(node < draft.forced for node in nodes),
+        None if draft.score is None else tuple(draft.score[node] for node in nodes),
     )
 
 
 def validate(draft: Draft, vocab: int) -> None:
     """Raise UsageError unless both are tuples [n] of int, parents[i] lies in [-1, i) and tokens[i] in [0, V).
 
-    And unless the first `forced` nodes exist and are a chain.
+    And unless the first `forced` nodes exist and are a chain, and the scores, if there are any, are n numbers in 0..1.
     """
     if not isinstance(draft.tokens, tuple) or not isinstance(draft.parents, tuple):
         raise UsageError(f"a draft holds {type(draft.tokens).__name__} and {type(draft.parents).__name__}; use tuples")
@@ -75,3 +76,6 @@ def validate(draft: Draft, vocab: int) -> None:
         raise UsageError(
             f"a draft of {len(draft)} nodes calls {draft.forced!r} forced; the first of its nodes, a chain, can be"
         )
+    score = draft.score
+    if score is not None and (len(score) != len(draft) or not all(0.0 <= value <= 1.0 for value in score)):
+        raise UsageError(f"a draft of {len(draft)} nodes has the scores {score!r:.100}; give each node one in 0..1")

@@ -32,7 +32,8 @@ class Draft:
     tokens[i] is a vocabulary id; parents[i] < i is the node above, -1 the last known token. All nodes of one draft
     share a law until drafters mix them. q[i] [V] is the law that node i was drawn from, before its earlier siblings
     were taken out of it (so all children of a node share one); a POINT draft has none. The first `forced` nodes are a
-    chain that the constraint leaves no choice about.
+    chain that the constraint leaves no choice about. score[i] is the drafter's own estimate, made before the node was
+    drawn, of the chance that the target keeps node i once it has kept the node above; None: it has no opinion.
     """
 
     tokens: tuple[int, ...]  # [n]
@@ -40,6 +41,7 @@ class Draft:
     law: Law = Law.POINT
     q: tuple[npt.NDArray[Any], ...] | None = None  # [n] of [V]; float32, or fractions in proofs
     forced: int = 0
+    score: tuple[float, ...] | None = None  # [n], each in 0..1
 
     def __len__(self) -> int:
         return len(self.tokens)

@@ -38,10 +38,13 @@ def check(request: Request, world: World) -> None:
     for name, count in (("logprobs", request.logprobs), ("prompt_logprobs", request.prompt_logprobs)):
         if count is not None:
             _check_whole(name, count, 0, MOST_LOGPROBS)
+    if request.max_draft is not None:
+        _check_whole("max_draft", request.max_draft, 0, 2**31 - 1)
     if request.logprobs_mode not in tuple(LogprobsMode):
         raise UsageError(f"logprobs_mode is {request.logprobs_mode!r}; it may be 'raw' or 'processed'")
     _check_stops(request.stop)
     _check_ids("stop_token_ids", request.stop_token_ids, world.vocab)
+    _check_ids("prediction", request.prediction, world.vocab)
     _check_sampling(request.sampling, request.n, world.vocab)
     _check_choice(request, world)
     if request.constraint is not None:

@@ -7,23 +7,28 @@ from __future__ import annotations
 
 import contextlib
 import warnings
+from collections.abc import Iterable
 from collections.abc import Sequence as Seq
 
-from outrider.api import Sampling
 from outrider.core import tree
-from outrider.core.rules import Rule, rule_for
-from outrider.core.step import Budget, Outcome
-from outrider.core.types import EMPTY, Draft
+from outrider.core.rules import COUPLED, Rule, rule_for
+from outrider.core.step import Budget, Load, Outcome, StepTime
+from outrider.core.types import EMPTY, Draft, Law
 from outrider.drafters.base import Drafter
-from outrider.engine.sequence import Turn
+from outrider.engine.sequence import Sequence, Turn
 from outrider.errors import UsageError
 from outrider.policy.base import Policy
 
 _NOTHING = Budget(0, 0)
+# A proposal may take as long as all passes of its answer so far, and this: then waiting for it can pay no more.
+_PATIENCE_S = 2.0
 
 
 class Drafting:
-    """Asks the policy how much and the drafter what; checks every draft. Warns once about each kind of nonsense."""
+    """Asks the policy how much and the drafter what; checks every draft.
+
+    A drafter that raises, is late or drafts nonsense is left out for the requests concerned, with one warning.
+    """
 
     def __init__(self, drafter: Drafter | None, policy: Policy, rule: Rule, vocab: int, trees: bool) -> None:
         self._drafter = drafter
@@ -31,69 +36,95 @@ class Drafting:
         self._rule = rule
         self._vocab = vocab
         self._trees = trees
-        self._failed = False
-        self._warned = False
+        self._asked: set[int] = set()  # sequences that the drafter knows and may draft for
+        self.followers = int(getattr(drafter, "followers", 0))
 
-    def begin(self, seq: int, prompt: Seq[int]) -> None:
-        """A sequence starts."""
-        if self._drafter is not None and not self._failed:
-            try:
-                self._drafter.begin(seq, prompt)
-            except Exception as error:
-                self._give_up(error)
+    def begin(self, answer: Sequence) -> None:
+        """A sequence starts; the drafter hears of it unless its request does without."""
+        if self._drafter is None or not answer.request.speculate or answer.request.max_draft == 0:
+            return
+        self._asked.add(answer.seq)
+        try:
+            self._drafter.begin(answer.seq, tuple(answer.tokens))
+        except Exception as error:
+            self._leave_out([answer.seq], _raised(error))
 
-    def propose(self, turns: Seq[Turn], load: int) -> None:
-        """Give each turn its draft; load is the number of rows of the pass without any."""
-        if self._drafter is None or self._failed or not turns:
+    def propose(self, turns: Seq[Turn], load: Load) -> None:
+        """Give each turn its draft; load is what the pass computes without any."""
+        turns = [turn for turn in turns if turn.sequence.seq in self._asked]
+        if self._drafter is None or not turns:
             return
         views = [turn.sequence.view for turn in turns]
         wished = self._policy.budgets(views, load)
-        budgets = [_cut(budget, turn.sequence.room) for budget, turn in zip(wished, turns, strict=True)]
+        budgets = [_cut(budget, turn.sequence) for budget, turn in zip(wished, turns, strict=True)]
         if not any(budget.nodes for budget in budgets):
             return
         try:
             drafts = self._drafter.propose(views, budgets)
         except Exception as error:
-            self._give_up(error)
+            self._leave_out([view.seq for view in views], _raised(error))
             return
         # A plugin's type hints bind nobody: what is no list here would otherwise end the answer below.
         if not isinstance(drafts, list | tuple):
-            self._refuse(f"{type(drafts).__name__} in place of a list of drafts")
+            self._leave_out([view.seq for view in views], _malformed(f"a {type(drafts).__name__} for a list of drafts"))
             return
         if len(drafts) != len(turns):
-            self._refuse(f"{len(drafts)} drafts for {len(turns)} sequences")
+            what = _malformed(f"{len(drafts)} drafts for {len(turns)} sequences")
+            self._leave_out([view.seq for view in views], what)
             return
         for turn, draft, budget in zip(turns, drafts, budgets, strict=True):
             if draft is not EMPTY:
-                turn.draft = self._possible(turn, self._checked(draft, budget, turn.sequence.view.sampling))
+                turn.draft = self._possible(turn, self._checked(draft, budget, turn.sequence))
+        self._admit(turns, load)
 
     def observe(self, outcomes: Seq[Outcome]) -> None:
         """Tell the drafter what became of its drafts."""
-        if self._drafter is not None and not self._failed:
-            try:
-                self._drafter.observe(outcomes)
-            except Exception as error:
-                self._give_up(error)
+        known = [outcome for outcome in outcomes if outcome.seq in self._asked]
+        if self._drafter is None or not known:
+            return
+        try:
+            self._drafter.observe(known)
+        except Exception as error:
+            self._leave_out([outcome.seq for outcome in known], _raised(error))
 
-    def learn(self, outcomes: Seq[Outcome], seconds: float) -> None:
-        """Tell the policy what became of the drafts and how long the step took."""
-        if self._drafter is not None:
-            self._policy.observe(outcomes, seconds)
+    def learn(self, turns: Seq[Turn], outcomes: Seq[Outcome], time: StepTime) -> None:
+        """Tell the policy what became of the drafts and how long the step took; leave out who was late."""
+        known = [outcome for outcome in outcomes if outcome.seq in self._asked]
+        if not known:
+            return
+        self._policy.observe(known, time)
+        if time.draft_s > _PATIENCE_S:
+            late = [
+                turn.sequence.seq
+                for turn in turns
+                if turn.sequence.seq in self._asked and time.draft_s > turn.sequence.meter.passes_s + _PATIENCE_S
+            ]
+            if late:
+                self._leave_out(late, f"it took {time.draft_s:.2f} s to draft, longer than the target for all of it")
 
     def end(self, seq: int) -> None:
         """A sequence ended."""
-        if self._drafter is None:
+        if self._drafter is None or seq not in self._asked:
             return
-        if self._failed:
-            with contextlib.suppress(Exception):
-                self._drafter.end(seq)
-            return
+        self._asked.remove(seq)
         try:
             self._drafter.end(seq)
         except Exception as error:
-            self._give_up(error)
+            self._warn(_raised(error))
 
-    def _checked(self, draft: Draft, budget: Budget, sampling: Sampling) -> Draft:
+    def _admit(self, turns: Seq[Turn], load: Load) -> None:
+        """Let the policy cut, where nodes may be left out after they were drawn (docs/rules.md)."""
+        free = [turn for turn in turns if turn.draft.tokens and self._may_cut(turn)]
+        if free:
+            views = [turn.sequence.view for turn in free]
+            admitted = self._policy.admit(views, [turn.draft for turn in free], load)
+            for turn, draft in zip(free, admitted, strict=True):
+                turn.draft = draft
+
+    def _may_cut(self, turn: Turn) -> bool:
+        return turn.draft.law is Law.POINT or rule_for(self._rule, turn.sequence.view.sampling) is COUPLED
+
+    def _checked(self, draft: Draft, budget: Budget, answer: Sequence) -> Draft:
         try:
             tree.validate(draft, self._vocab)
             chain = tree.is_chain(draft)
@@ -102,9 +133,9 @@ class Drafting:
                 raise UsageError(f"a draft has {len(draft)} nodes and depth {depth}, over its budget {budget}")
             if not chain and not self._trees:
                 raise UsageError("a draft branches, which this backend cannot verify; draft chains")
-            rule_for(self._rule, sampling).check(draft, self._vocab)
+            rule_for(self._rule, answer.view.sampling).check(draft, self._vocab)
         except (UsageError, TypeError, AttributeError) as error:
-            self._refuse(str(error))
+            self._leave_out([answer.seq], _malformed(str(error)))
             return EMPTY
         return draft
 
@@ -112,23 +143,36 @@ class Drafting:
         shaper = turn.sequence.shaper
         return draft if shaper is None else shaper.possible(draft)
 
-    def _refuse(self, what: str) -> None:
-        if not self._warned:
-            self._warned = True
-            self._warn(f"malformed draft dropped ({what}); the answer is not affected, its speed may be")
-
-    def _give_up(self, error: Exception) -> None:
-        if not self._failed:
-            self._failed = True
-            self._warn(f"it raised {type(error).__name__}: {error}; decoding goes on without it")
+    def _leave_out(self, seqs: Iterable[int], why: str) -> None:
+        """Decode these sequences without the drafter from now on."""
+        for seq in seqs:
+            self._asked.discard(seq)
+            if self._drafter is not None:
+                with contextlib.suppress(Exception):
+                    self._drafter.end(seq)
+        self._warn(f"{why}; the answer goes on without it")
 
     def _warn(self, what: str) -> None:
         name = getattr(self._drafter, "name", type(self._drafter).__name__)
         warnings.warn(f"drafter {name}: {what}", RuntimeWarning, stacklevel=2)
 
 
-def _cut(budget: Budget, room: int) -> Budget:
-    """The pass adds the target's own token too: a draft deeper than room - 1 could only be trimmed."""
-    if budget.depth < room:
-        return budget
-    return Budget(budget.nodes, room - 1) if room > 1 else _NOTHING
+def _raised(error: Exception) -> str:
+    return f"it raised {type(error).__name__}: {error}"
+
+
+def _malformed(what: str) -> str:
+    return f"malformed draft ({what})"
+
+
+def _cut(budget: Budget, answer: Sequence) -> Budget:
+    """What the request allows; and the pass adds the target's own token too, so that a draft deeper than room - 1 could
+    only be trimmed."""
+    depth, nodes = min(budget.depth, answer.room - 1), budget.nodes
+    if answer.request.max_draft is not None:
+        nodes = min(nodes, answer.request.max_draft)
+    depth = min(depth, nodes)
+    if depth < 1:
+        return _NOTHING
+    # More nodes than levels are a wish for a tree: a chain that is cut short stays a chain.
+    return Budget(nodes if budget.nodes > budget.depth else depth, depth)

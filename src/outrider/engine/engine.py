@@ -11,7 +11,7 @@ from outrider.api import Chunk, Pass, Request
 from outrider.backends.base import Backend, Scores
 from outrider.constraints.base import Matcher, MatcherMaker
 from outrider.core.rules import COUPLED, Rule
-from outrider.core.step import Outcome
+from outrider.core.step import Load, Outcome, StepTime
 from outrider.drafters.base import Drafter
 from outrider.engine import admission, judging
 from outrider.engine.drafting import Drafting
@@ -19,7 +19,6 @@ from outrider.engine.outlet import Detokenizer
 from outrider.engine.scheduler import Scheduler
 from outrider.engine.sequence import Family, Turn, World
 from outrider.engine.sequence import Sequence as Answer
-from outrider.engine.stats import StepTime
 from outrider.errors import UsageError
 from outrider.policy.base import Policy
 
@@ -109,7 +108,7 @@ class Engine:
         turns = scheduler.plan()
         deciding = [turn for turn in turns if turn.decides]
         draft_start = clock()
-        self._drafting.propose(deciding, sum(turn.rows for turn in turns))
+        self._drafting.propose(deciding, Load(len(turns), sum(turn.rows for turn in turns)))
         target_start = clock()
         scores = self._backend.extend([turn.extend() for turn in turns])
         for item, turn in enumerate(turns):
@@ -127,9 +126,9 @@ class Engine:
             target_start - draft_start + end - observe_start,
             trim_start - target_start + observe_start - commit_start,
         )
-        self._drafting.learn(outcomes, step.total_s)
         for turn in turns:
             turn.sequence.meter.time(step)
+        self._drafting.learn(deciding, outcomes, step)
         return [self._chunk(scheduler, turn, step.total_s) for turn in deciding]
 
     def _open(self, answer: Answer) -> None:
@@ -141,7 +140,7 @@ class Engine:
             family.waiting -= 1
             if family.waiting == 0:
                 self._close_stem(family)
-        self._drafting.begin(answer.seq, tuple(answer.tokens))
+        self._drafting.begin(answer)
 
     def _keep_stems(self, turns: Sequence[Turn]) -> None:
         """Where a first sample has just read its prompt and others wait for it, keep a fork for them."""
@@ -168,6 +167,8 @@ class Engine:
         judging.read_prompt(scores, item, turn)
         if turn.decides:
             judging.judge(self._rule, scores, item, turn)
+            if self._drafting.followers:
+                judging.read_followers(scores, item, turn, self._drafting.followers)
 
     def _chunk(self, scheduler: Scheduler, turn: Turn, seconds: float) -> Chunk:
         answer, draft, verdict = turn.sequence, turn.draft, turn.verdict
@@ -182,4 +183,4 @@ class Engine:
 def _trim(turn: Turn) -> Outcome:
     """Take the verdict's tokens up to the end of the answer; drop accepted nodes behind it."""
     turn.kept = turn.sequence.take(turn.draft, turn.verdict, turn.logprobs)
-    return Outcome(turn.sequence.seq, turn.draft, turn.verdict.path[: len(turn.kept)], turn.kept)
+    return Outcome(turn.sequence.seq, turn.draft, turn.verdict.path[: len(turn.kept)], turn.kept, turn.followers)

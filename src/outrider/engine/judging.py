@@ -65,3 +65,10 @@ def read_prompt(scores: Scores, item: int, turn: Turn) -> None:
     for row in range(turn.foretells):
         token = sequence.tokens[sequence.committed + row + 1]
         sequence.family.prompt_logprobs.append(scores.logprobs(item, row, token, asked, processed=False))
+
+
+def read_followers(scores: Scores, item: int, turn: Turn, count: int) -> None:
+    """Note the likeliest tokens behind each row that wanted its token, rejected nodes included."""
+    draft, rows = turn.draft, turn.rows
+    tokens = (turn.sequence.tokens[-1], *draft.tokens)
+    turn.followers = tuple((token, scores.top(item, rows - 1 + place, count)) for place, token in enumerate(tokens))

@@ -99,7 +99,8 @@ class Sequence:
         self.shaper: Shaper | None = None
         if matcher is not None or shaping.wanted(request):
             self.shaper = Shaper(request, world.vocab, world.eos, matcher)
-        self.view = View(-1, Tokens(self.tokens), sampling, None if matcher is None else matcher.forced)
+        forced = None if matcher is None else matcher.forced
+        self.view = View(-1, Tokens(self.tokens), sampling, forced, request.prediction)
         self._sample = sample
         self._ends = frozenset(request.stop_token_ids) | (frozenset() if request.ignore_eos else world.eos)
         self._draw = Draw(
@@ -218,7 +219,18 @@ def _origin(draft: Draft, verdict: Verdict, place: int) -> Origin:
 class Turn:
     """What one sequence does in one pass: `rows` of its pending tokens and, if that is all of them, a draft below."""
 
-    __slots__ = ("decides", "draft", "foretells", "kept", "logprobs", "position", "rows", "sequence", "verdict")
+    __slots__ = (
+        "decides",
+        "draft",
+        "followers",
+        "foretells",
+        "kept",
+        "logprobs",
+        "position",
+        "rows",
+        "sequence",
+        "verdict",
+    )
 
     def __init__(self, sequence: Sequence, rows: int) -> None:
         self.sequence = sequence
@@ -232,6 +244,7 @@ class Turn:
         self.draft = EMPTY
         self.verdict = Verdict((), -1)
         self.logprobs: list[Logprob] = []
+        self.followers: tuple[tuple[int, tuple[int, ...]], ...] = ()
         self.kept: tuple[int, ...] = ()
 
     def extend(self) -> Extend:

@@ -6,20 +6,10 @@ for each of them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from outrider.api import Usage
 from outrider.core import tree
+from outrider.core.step import StepTime
 from outrider.core.types import Draft
-
-
-@dataclass(frozen=True, slots=True)
-class StepTime:
-    """Seconds of one step: all of it, and its shares of the drafter and the target (the rest is the engine's own)."""
-
-    total_s: float
-    draft_s: float
-    target_s: float
 
 
 class Meter:
@@ -35,6 +25,7 @@ class Meter:
         "_target_s",
         "_trimmed",
         "looked_at",
+        "passes_s",
     )
 
     def __init__(self, prompt_tokens: int) -> None:
@@ -44,6 +35,7 @@ class Meter:
         self._trimmed = False
         self._first = 0  # tokens of the first pass, which prefill_s has paid for
         self._prefill_s = self._draft_s = self._target_s = self._decode_s = 0.0
+        self.passes_s = 0.0  # seconds that the target took, the prompt's passes included
 
     def record(self, before: int, draft: Draft, path: tuple[int, ...], trimmed: bool) -> None:
         """A pass that decided tokens, when the answer had `before` of them; trimmed: the answer ended inside it."""
@@ -54,6 +46,7 @@ class Meter:
 
     def time(self, step: StepTime) -> None:
         """Add a step, after its record: to prefill_s up to the pass that decided the first token, then to decode_s."""
+        self.passes_s += step.target_s
         if len(self._passes) <= 1:
             self._prefill_s += step.total_s
             return

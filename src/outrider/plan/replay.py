@@ -126,7 +126,7 @@ def _replay_one(
             # As in the engine: the pass adds the target's own token too, so the last one is never drafted.
             depth = min(gamma, max_tokens - done - 1)
             start = clock()
-            draft = drafter.propose([view], [Budget(gamma, depth)])[0] if depth > 0 else EMPTY
+            draft = drafter.propose([view], [Budget(depth, depth)])[0] if depth > 0 else EMPTY
             asked = clock()
             path = walk(draft, truth[done:])
             new = tuple(truth[done : done + len(path) + 1])

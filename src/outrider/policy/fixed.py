@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from outrider.core.step import Budget, Outcome, View
+from outrider.core.step import Budget, Load, Outcome, StepTime, View
+from outrider.core.types import Draft
 from outrider.errors import UsageError
 
 LARGEST_GAMMA = 64
@@ -18,8 +19,11 @@ class Fixed:
             raise UsageError(f"gamma is {gamma}; draft between 0 (off) and {LARGEST_GAMMA} tokens at a time")
         self._budget = Budget(gamma, gamma)
 
-    def budgets(self, views: Sequence[View], load: int) -> list[Budget]:
+    def budgets(self, views: Sequence[View], load: Load) -> list[Budget]:
         return [self._budget] * len(views)
 
-    def observe(self, outcomes: Sequence[Outcome], seconds: float) -> None:
+    def admit(self, views: Sequence[View], drafts: Sequence[Draft], load: Load) -> list[Draft]:
+        return list(drafts)
+
+    def observe(self, outcomes: Sequence[Outcome], time: StepTime) -> None:
         """Nothing to learn: the length is fixed."""

@@ -86,6 +86,19 @@ def laws_are_the_reference(make: Maker) -> None:
                     assert told == expected, f"log-probabilities under {draw} differ: {told} is not {expected}"
 
 
+def tops_are_the_reference(make: Maker) -> None:
+    """The likeliest ids are core.sampling's for the raw logits, whatever is drawn; wanting the token is enough."""
+    backend = make()
+    scores, again = _scored(backend, _DRAWS, Want.LOGITS), _scored(backend, _DRAWS, Want.TOKEN)
+    for item in range(len(_DRAWS)):
+        for row in range(0, PROMPT, 5):
+            logits = np.array(scores.logits(item, row))
+            for count in (0, 1, 3, backend.vocab, backend.vocab + 1):
+                expected = sampling.top(logits, count)
+                assert scores.top(item, row, count) == expected, f"the top {count} differ from the reference"
+                assert again.top(item, row, count) == expected, "asking for the token alone changes the top"
+
+
 def scores_give_what_was_asked(make: Maker) -> None:
     """Rows give logits [V] in float32, read-only; a row that did not want something refuses it."""
     backend = make()
@@ -100,6 +113,7 @@ def scores_give_what_was_asked(make: Maker) -> None:
     asks: dict[str, Callable[[int, int], object]] = {
         "token": scores.token,
         "adjusted token": partial(scores.token, adjust=good),
+        "top of the token": partial(scores.top, count=2),
         "logits": scores.logits,
         "law": scores.law,
         "log-probabilities": partial(scores.logprobs, chosen=0, top=1, processed=False),
@@ -110,6 +124,7 @@ def scores_give_what_was_asked(make: Maker) -> None:
             refused(UsageError, partial(ask, 0, 1), f"the {name} of a row that wanted its token")
         for item, row in ((0, 3), (0, -1), (1, 0), (-1, 0)):
             refused(UsageError, partial(ask, item, row), f"the {name} of row {row} of item {item}")
+    refused(UsageError, partial(scores.top, 0, 1, -1), "a count of -1")
     for chosen, top in ((-1, 1), (vocab, 1), (0, -1)):
         refused(UsageError, partial(scores.logprobs, 0, 2, chosen, top, False), f"id {chosen} and top {top}")
     for adjust, what in _bad_adjusts(vocab):
@@ -125,6 +140,7 @@ CHECKS: tuple[Callable[[Maker], None], ...] = (
     draws_are_the_reference,
     adjusted_draws_are_the_reference,
     laws_are_the_reference,
+    tops_are_the_reference,
     scores_give_what_was_asked,
 )
 

@@ -12,7 +12,7 @@ from typing import TypeAlias
 import numpy as np
 
 from outrider.api import Logprob
-from outrider.backends.base import Adjust, Capabilities, Draw, Extend, Want
+from outrider.backends.base import Adjust, Capabilities, Chain, Draw, Drawn, Extend, Want
 from outrider.core import noise, sampling
 from outrider.core.types import FloatArray
 from outrider.errors import BackendError, UsageError
@@ -159,6 +159,47 @@ class TableBackend:
             cache.tokens.extend(cache.rows[row] for row in path)
             cache.forget_rows()
 
+    def chain(self, items: Sequence[Chain]) -> list[Drawn]:
+        self._check_distinct([item.seq for item in items])
+        for item in items:
+            self._check_chain(item)
+        reads = [0] * max((item.count for item in items), default=0)
+        drawn: list[Drawn] = []
+        for item in items:
+            cache = self._cache(item.seq)
+            cache.forget_rows()
+            drawn.append(self._draw(cache, item))
+            reads[0] += len(item.tokens)
+            for step in range(1, min(item.count, len(drawn[-1].tokens) + 1)):
+                reads[step] += 1
+        self.passes += [rows for rows in reads if rows]
+        return drawn
+
+    def _draw(self, cache: _Cache, item: Chain) -> Drawn:
+        """One chain; leaves what it read in the cache."""
+        law = item.draw if item.draw.temperature > 0.0 else Draw(1.0)
+        tokens: list[int] = []
+        best: list[float] = []
+        unread = list(item.tokens)
+        while len(tokens) < item.count:
+            cache.tokens += unread
+            row = sampling.renamed(self._law(tuple(cache.tokens)), item.ids)
+            token = sampling.token(row, item.draw, item.position + len(tokens))
+            own = token if item.ids is None else int(item.ids[token])
+            if not 0 <= own < self._vocab:
+                break
+            tokens.append(token)
+            best.append(sampling.logprobs(row, 0, 1, law).top[0][1])
+            unread = [own]
+        return Drawn(tuple(tokens), tuple(best))
+
+    def _check_chain(self, item: Chain) -> None:
+        if item.count < 1:
+            raise UsageError(f"a chain of {item.count} tokens is asked for; draw at least 1")
+        count = len(item.tokens) + item.count - 1
+        tokens = [*item.tokens, *([0] * (item.count - 1))]
+        self._parents(Extend(item.seq, tokens if item.tokens else [], None, [Want.NONE] * count))
+
     def _cache(self, seq: int) -> _Cache:
         if seq not in self._open:
             raise BackendError(f"sequence {seq} is not open")
@@ -212,6 +253,9 @@ class TableScores:
     ) -> Logprob:
         logits = self.logits(item, row)
         return sampling.logprobs(logits, chosen, top, self._draws[item] if processed else None, adjust)
+
+    def top(self, item: int, row: int, count: int) -> tuple[int, ...]:
+        return sampling.top(self._law(self._asked(item, row, Want.TOKEN)), count)
 
     def _asked(self, item: int, row: int, least: Want) -> tuple[int, ...]:
         if not 0 <= item < len(self._want) or not 0 <= row < len(self._want[item]) or self._want[item][row] < least:

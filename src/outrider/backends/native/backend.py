@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from outrider import _native
 from outrider.api import Logprob
-from outrider.backends.base import Adjust, Capabilities, Draw, Extend, Phases
+from outrider.backends.base import Adjust, Capabilities, Chain, Draw, Drawn, Extend, Phases
 from outrider.core import sampling
 from outrider.core.types import FloatArray
 from outrider.errors import BackendError, ModelFileError, UsageError
@@ -61,6 +61,10 @@ class NativeScores:
         """
         own, best = _translated(self._scores.logprobs, item, row, chosen, top, processed, _arrays(adjust))
         return Logprob(chosen, own, tuple(best))
+
+    def top(self, item: int, row: int, count: int) -> tuple[int, ...]:
+        """The ids of the largest logits, best first. Raises UsageError where the row wanted nothing, or count < 0."""
+        return tuple(_translated(self._scores.top, item, row, count))
 
 
 class NativeBackend:
@@ -149,6 +153,16 @@ class NativeBackend:
     def commit(self, items: Sequence[tuple[int, Sequence[int]]]) -> None:
         """Keep each sequence's path of rows of the last pass; an empty path drops them all."""
         _translated(self._engine.commit, items)
+
+    def chain(self, items: Sequence[Chain]) -> list[Drawn]:
+        """Draw all chains in one call, without the GIL; see backends.base.ChainDrawer. Raises what extend raises."""
+        widths = [self.vocab if item.ids is None else len(item.ids) for item in items]
+        arguments = [
+            (item.seq, item.tokens, item.count, draw_arguments(item.draw, width), item.position, item.ids)
+            for item, width in zip(items, widths, strict=True)
+        ]
+        drawn = _translated(self._engine.chain, arguments)
+        return [Drawn(tuple(tokens), tuple(best)) for tokens, best in drawn]
 
     def export_cache(self, seq: int) -> tuple[bytes, bytes]:
         """The committed keys and values [layers, kv_heads, positions, d] as the cache's own bytes."""
