@@ -29,7 +29,6 @@ from outrider.backends.native import NativeBackend
 from outrider.drafters.ngram import NgramDrafter
 from outrider.engine.engine import Engine
 from outrider.errors import OutriderError
-from outrider.loading import DEFAULT_GAMMA
 from outrider.models import gguf, sources
 from outrider.models.tokenizer import Detokenizer, Tokenizer
 from outrider.policy.fixed import Fixed
@@ -171,7 +170,7 @@ def parsed() -> argparse.Namespace:
     _report.add_common(parser)
     _peer.add_options(parser)
     _prompts.add_options(parser)
-    parser.add_argument("--gamma", type=int, nargs="+", default=[DEFAULT_GAMMA], help="draft lengths")
+    parser.add_argument("--gamma", type=int, nargs="+", default=[8], help="draft lengths")
     parser.add_argument("--longest", type=int, nargs="+", help="longest n-grams to look up; default: Outrider's")
     parser.add_argument("--max-tokens", type=int, default=128)
     parser.add_argument("--q4-0", action="store_true", help="also llama.cpp on the model requantised to Q4_0")

@@ -14,13 +14,14 @@ import argparse
 import math
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from statistics import fmean, stdev
 from typing import TypeAlias
 
 import _prompts
 import _report
 import numpy as np
+from _shallow import shallow
 
 from outrider.api import Sampling
 from outrider.backends.base import Backend, Draw, Extend, Scores, Want
@@ -30,25 +31,12 @@ from outrider.core.rules import Probabilities, Rule
 from outrider.core.step import Budget, Outcome, View
 from outrider.core.types import EMPTY, Draft, Law
 from outrider.drafters.ngram import NgramDrafter
-from outrider.errors import OutriderError, UsageError
+from outrider.errors import OutriderError
 from outrider.models import gguf, sources
-from outrider.models.spec import ModelFile
 from outrider.models.tokenizer import Tokenizer
 
 TREE = (2, 2, 1, 1)  # children of each node, level by level: 14 nodes
 DRAFTERS = ("n-gram", "chain", "tree")
-
-
-def shallow(file: ModelFile, layers: int) -> ModelFile:
-    """The same model without its last layers. Raises UsageError unless some are left and some are not."""
-    if not 0 < layers < file.spec.layers:
-        raise UsageError(f"--layers is {layers}; the drafter may have 1 to {file.spec.layers - 1} of the target's")
-    tensors = {
-        name: tensor
-        for name, tensor in file.tensors.items()
-        if not name.startswith("blk.") or int(name.split(".")[1]) < layers
-    }
-    return replace(file, spec=replace(file.spec, layers=layers), tensors=tensors)
 
 
 class Text:

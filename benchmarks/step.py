@@ -28,7 +28,6 @@ from outrider.drafters.base import Drafter
 from outrider.drafters.ngram import NgramDrafter
 from outrider.engine.engine import Engine
 from outrider.errors import OutriderError
-from outrider.loading import DEFAULT_GAMMA
 from outrider.models import gguf, sources
 from outrider.models.tokenizer import Detokenizer, Tokenizer
 from outrider.policy.fixed import Fixed
@@ -126,7 +125,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     _report.add_common(parser)
     _prompts.add_options(parser)
-    parser.add_argument("--gamma", type=int, default=DEFAULT_GAMMA)
+    parser.add_argument("--gamma", type=int, default=8)
     parser.add_argument("--max-tokens", type=int, default=128)
     arguments = parser.parse_args()
     _report.begin(arguments)

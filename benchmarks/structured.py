@@ -31,7 +31,6 @@ from outrider.drafters.grammar import GrammarDrafter
 from outrider.drafters.ngram import NgramDrafter
 from outrider.engine.engine import Engine
 from outrider.errors import OutriderError
-from outrider.loading import DEFAULT_GAMMA
 from outrider.models import gguf, sources
 from outrider.models.chat import ChatTemplate
 from outrider.models.spec import ModelFile
@@ -291,7 +290,7 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     _report.add_common(parser)
-    parser.add_argument("--gamma", type=int, default=DEFAULT_GAMMA)
+    parser.add_argument("--gamma", type=int, default=8)
     parser.add_argument("--max-tokens", type=int, default=64, help="tokens of a free answer; default 64")
     arguments = parser.parse_args()
     _report.begin(arguments)

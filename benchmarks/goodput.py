@@ -1,0 +1,258 @@
+"""The goodput policy against plain decoding and against every fixed draft length, measured in turn.
+
+    python benchmarks/goodput.py [--gamma 1 2 3 4 6 8 12 16] [--no-profile]
+
+Three questions, each with the floor that the policy has to hold:
+- never slower: a prompt and an answer of random words, with drafters that guess nothing, everything wrong, or slowly;
+  against plain decoding, after the first 32 tokens (0.97). Each answer has a policy that knows nothing yet.
+- it comes back: an answer that is random first and a copy of the prompt afterwards; the copy's speed against that of
+  the best fixed draft length (0.90).
+- mixed text: the model's own answers to prompts of Spec-Bench, n-gram drafts; against the best fixed length (0.95).
+
+The texts of the first two are scripted: every pass is computed and every row's token drawn, as always, but the script's
+token takes its place. So the cost is the model's and the text is known. Best means best over all rounds together.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any, cast
+
+import _prompts
+import _report
+from _report import Spread
+
+from outrider.api import Request
+from outrider.backends.base import Backend, Extend
+from outrider.backends.native import NativeBackend
+from outrider.core.step import Budget, Outcome, View
+from outrider.core.types import Draft
+from outrider.cost import profile
+from outrider.cost.model import StepCost, fit
+from outrider.drafters.base import Drafter
+from outrider.drafters.ngram import NgramDrafter
+from outrider.engine.engine import Engine
+from outrider.errors import OutriderError
+from outrider.models import gguf, sources
+from outrider.models.tokenizer import Detokenizer, Tokenizer
+from outrider.policy.base import Policy
+from outrider.policy.fixed import Fixed
+from outrider.policy.goodput import Goodput
+from outrider.testing import drafters
+
+PROMPT_TOKENS = 192
+LEARNING_TOKENS = 32
+PLAIN, OURS = "plain", "goodput"
+FLOORS = {"never slower": 0.97, "it comes back": 0.90, "mixed text": 0.95}
+
+
+class Scripted:
+    """A backend that computes every pass and then says what the script says."""
+
+    def __init__(self, backend: NativeBackend) -> None:
+        self._backend = backend
+        self.script: Sequence[int] = ()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._backend, name)
+
+    def extend(self, items: Sequence[Extend]) -> Any:
+        starts = [self._backend.length(item.seq) for item in items]
+        return _ScriptedScores(self._backend.extend(items), items, starts, self.script)
+
+
+class _ScriptedScores:
+    def __init__(self, scores: Any, items: Sequence[Extend], starts: Sequence[int], script: Sequence[int]) -> None:
+        self._scores = scores
+        self._items = items
+        self._starts = starts
+        self._script = script
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._scores, name)
+
+    def token(self, item: int, row: int, *adjust: Any) -> int:
+        self._scores.token(item, row, *adjust)
+        position, parents = self._starts[item], self._items[item].parents
+        if parents is None:
+            position += row
+        else:
+            while parents[row] >= 0:
+                row, position = parents[row], position + 1
+        return self._script[min(position + 1, len(self._script) - 1)]
+
+
+class Slow:
+    """Another drafter, later: so many seconds for being asked, and so many for each node that it drafts."""
+
+    def __init__(self, inner: Drafter, ask_s: float, node_s: float) -> None:
+        self.name = f"slow {inner.name}"
+        self._inner = inner
+        self._ask_s = ask_s
+        self._node_s = node_s
+
+    def begin(self, seq: int, prompt: Sequence[int]) -> None:
+        self._inner.begin(seq, prompt)
+
+    def propose(self, views: Sequence[View], budgets: Sequence[Budget]) -> list[Draft]:
+        until = time.perf_counter() + self._ask_s
+        drafts = self._inner.propose(views, budgets)
+        until += self._node_s * sum(len(draft) for draft in drafts)
+        while time.perf_counter() < until:
+            pass
+        return drafts
+
+    def observe(self, outcomes: Sequence[Outcome]) -> None:
+        self._inner.observe(outcomes)
+
+    def end(self, seq: int) -> None:
+        self._inner.end(seq)
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """What all measurements share. engine makes a fresh one for a drafter and a policy."""
+
+    engine: Callable[[Drafter | None, Policy, bool], Engine]
+    scripted: Scripted
+    cost: StepCost | None
+    gammas: Sequence[int]
+    rounds: int
+    vocab: int
+
+    def policies(self) -> dict[str, Callable[[], Policy]]:
+        """Ours, and every fixed length."""
+        fixed: dict[str, Callable[[], Policy]] = {f"gamma {gamma}": partial(Fixed, gamma) for gamma in self.gammas}
+        return {OURS: partial(Goodput, self.cost), **fixed}
+
+
+def timed(engine: Engine, ids: Sequence[int], count: int, skip: int) -> tuple[int, float]:
+    """Tokens and seconds of an answer, from the first chunk on that ends behind its first `skip` tokens."""
+    found, first, start = 0, 0, 0.0
+    for chunk in engine.generate([Request(ids, count, ignore_eos=True)]):
+        found += len(chunk.token_ids)
+        if not start and found > skip:
+            start, first = time.perf_counter(), found
+    return found - first, time.perf_counter() - start
+
+
+def never_slower(bench: Bench, count: int) -> dict[str, Spread]:
+    """Speed against plain decoding, by drafter."""
+    makers: dict[str, Callable[[], Drafter]] = {
+        "n-gram": NgramDrafter,
+        "one id for ever": partial(drafters.constant, 5000),
+        "random ids": partial(drafters.uniform, bench.vocab, 1),
+        "n-gram, 5 ms late": lambda: Slow(NgramDrafter(), 5e-3, 0.0),
+        "one id, 1 ms a node": lambda: Slow(drafters.constant(5000), 0.0, 1e-3),
+    }
+    speeds: dict[str, list[float]] = {name: [] for name in (PLAIN, *makers)}
+    for number in range(bench.rounds):
+        chance = random.Random(number)
+        text = [chance.randrange(1000, bench.vocab) for _ in range(PROMPT_TOKENS + count)]
+        bench.scripted.script = text
+        for name in speeds:
+            drafter = None if name == PLAIN else makers[name]()
+            engine = bench.engine(drafter, Fixed(0) if drafter is None else Goodput(bench.cost), True)
+            tokens, seconds = timed(engine, text[:PROMPT_TOKENS], count, LEARNING_TOKENS)
+            speeds[name].append(tokens / seconds)
+        _report.say(f"never slower: round {number + 1} of {bench.rounds} done")
+    return {name: Spread.of_ratios(speeds[name], speeds[PLAIN]) for name in makers}
+
+
+def comes_back(bench: Bench, count: int) -> dict[str, Spread]:
+    """Speed on the copy against the best fixed length, of all policies."""
+    half = min(count // 2, PROMPT_TOKENS)
+    speeds: dict[str, list[float]] = {name: [] for name in bench.policies()}
+    for number in range(bench.rounds):
+        chance = random.Random(100 + number)
+        text = [chance.randrange(1000, bench.vocab) for _ in range(PROMPT_TOKENS + half)]
+        bench.scripted.script = text + text[:half]
+        for name, policy in bench.policies().items():
+            engine = bench.engine(NgramDrafter(), policy(), True)
+            tokens, seconds = timed(engine, text[:PROMPT_TOKENS], 2 * half, half)
+            speeds[name].append(tokens / seconds)
+        _report.say(f"it comes back: round {number + 1} of {bench.rounds} done")
+    return _against_best(speeds)
+
+
+def mixed(bench: Bench, prompts: Sequence[_prompts.Prompt], count: int) -> dict[str, Spread]:
+    """Speed over all prompts against the best fixed length; in a round, a policy goes through all of them."""
+    speeds: dict[str, list[float]] = {name: [] for name in bench.policies()}
+    for number in range(bench.rounds):
+        engines = {name: bench.engine(NgramDrafter(), make(), False) for name, make in bench.policies().items()}
+        runs: dict[str, list[tuple[int, float]]] = {name: [] for name in engines}
+        for prompt in prompts:
+            for name, engine in engines.items():
+                runs[name].append(timed(engine, prompt.ids, count, 0))
+        for name, of_policy in runs.items():
+            speeds[name].append(sum(tokens for tokens, _ in of_policy) / sum(seconds for _, seconds in of_policy))
+        _report.say(f"mixed text: round {number + 1} of {bench.rounds} done")
+    return _against_best(speeds)
+
+
+def _against_best(speeds: dict[str, list[float]]) -> dict[str, Spread]:
+    best = max((name for name in speeds if name != OURS), key=lambda name: Spread.of(speeds[name]).middle)
+    return {name: Spread.of_ratios(of_policy, speeds[best]) for name, of_policy in speeds.items()}
+
+
+def prepare(arguments: argparse.Namespace) -> tuple[Bench, list[_prompts.Prompt]]:
+    """Load the model and, unless that is not wanted, measure what its passes cost."""
+    file = gguf.read(sources.resolve(arguments.model))
+    backend, tokenizer = NativeBackend(file, threads=arguments.threads), Tokenizer(file.tokenizer)
+    cost = None
+    if arguments.profile:
+        date = datetime.now(UTC).isoformat(timespec="seconds")
+        cost = fit(profile.measure(backend, profile.QUICK, time.perf_counter, date).passes)
+    scripted = Scripted(backend)
+
+    def engine(drafter: Drafter | None, policy: Policy, by_script: bool) -> Engine:
+        computed = cast(Backend, scripted) if by_script else backend
+        text = partial(Detokenizer, tokenizer, skip_special=True)
+        return Engine(computed, drafter, policy, text, tokenizer.eos_ids)
+
+    prompts = _prompts.prompts(arguments.questions, arguments.per_group, file.tokenizer)
+    return Bench(engine, scripted, cost, arguments.gamma, arguments.rounds, backend.vocab), prompts
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    _report.add_common(parser)
+    _prompts.add_options(parser)
+    parser.add_argument("--gamma", type=int, nargs="+", default=[1, 2, 3, 4, 6, 8, 12, 16], help="fixed lengths")
+    parser.add_argument("--max-tokens", type=int, default=256, help="length of each answer; default 256")
+    parser.add_argument("--no-profile", dest="profile", action="store_false", help="let the policy start from a prior")
+    arguments = parser.parse_args()
+    if arguments.max_tokens < 2 * LEARNING_TOKENS:
+        raise OutriderError(f"--max-tokens is {arguments.max_tokens}; an answer needs at least {2 * LEARNING_TOKENS}")
+    _report.begin(arguments)
+    bench, prompts = prepare(arguments)
+    found = {
+        "never slower": never_slower(bench, arguments.max_tokens),
+        "it comes back": comes_back(bench, arguments.max_tokens),
+        "mixed text": mixed(bench, prompts, arguments.max_tokens),
+    }
+    if not arguments.json:
+        for name, spreads in found.items():
+            _report.table(
+                [f"{name} (floor {FLOORS[name]})", "speed"], [[who, spread.text()] for who, spread in spreads.items()]
+            )
+    data = {
+        name: {"floor": FLOORS[name], **{who: spread.data() for who, spread in spreads.items()}}
+        for name, spreads in found.items()
+    }
+    _report.finish(arguments, {"profile": arguments.profile, "questions": data})
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except OutriderError as error:
+        sys.exit(str(error))
