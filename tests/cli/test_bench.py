@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -83,7 +84,8 @@ def questions(tmp_path: Path) -> str:
     return str(path)
 
 
-def test_json(questions: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json(questions: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["outrider", "bench", "--json"])
     fields: list[Entry] = []
     arguments = ["--questions", questions, "--json", "--model", "m.gguf", "--threads", "3", *BOTH]
     assert main(["bench", *arguments], tools(fields=fields)) == 0
@@ -107,7 +109,7 @@ def test_json(questions: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert (result["settings"]["model"], result["settings"]["questions"]) == ("scripted", questions)
     assert (result["settings"]["answers"], result["settings"]["of_answers"]) == (16, 16)
     assert result["date"]
-    assert result["command"].startswith("outrider ")
+    assert result["command"] == "outrider bench --json"
     assert result["version"]
 
 
