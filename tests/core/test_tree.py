@@ -66,3 +66,17 @@ def test_paths_agree_with_depths_and_parents(data: st.DataObject, count: int) ->
 def test_nonsense_is_refused_with_its_value(tokens: object, parents: object, words: str) -> None:
     with pytest.raises(UsageError, match=words):
         tree.validate(Draft(cast(Any, tokens), cast(Any, parents)), 8)
+
+
+def test_follow() -> None:
+    #       0: 5          a tree whose two branches begin with the same token further down
+    #      /    \
+    #     1: 6   2: 7
+    #     |      |
+    #     3: 8   4: 8
+    draft = Draft((5, 6, 7, 8, 8), (-1, 0, 0, 1, 2))
+    assert tree.follow(draft, (5, 7, 8, 1)) == (0, 2, 4)
+    assert tree.follow(draft, (5, 6, 9)) == (0, 1)
+    assert tree.follow(draft, (6,)) == ()
+    assert tree.follow(draft, (5,)) == (0,)
+    assert tree.follow(EMPTY, (5, 6)) == ()

@@ -17,9 +17,11 @@ from tests.engine.test_invisible import DRAFTERS
 from tests.engine.worlds import EOS, VOCAB, Answer, world
 
 from outrider.api import Constraint, ConstraintKind, FinishReason, LogprobsMode, Origin, Request, Sampling
+from outrider.core.types import Draft
 from outrider.drafters.base import Drafter
 from outrider.drafters.grammar import GrammarDrafter
 from outrider.drafters.ngram import NgramDrafter
+from outrider.engine.shaping import Shaper
 from outrider.testing import drafters
 from outrider.testing.table import RandomLaw
 
@@ -208,3 +210,13 @@ def test_drafts_that_the_constraint_rules_out_cost_no_rows() -> None:
     (answer,) = made.answer(constrained("abcabc"))
     assert answer.usage.drafted == 0
     assert sum(made.backend.passes) == 2 + len(answer.ids) - 1
+
+
+def test_what_is_left_of_a_draft_keeps_its_scores_and_what_was_forced() -> None:
+    """The policy reads them after the constraint has cut the draft."""
+    matcher = LanguageMatcher(Constraint(ConstraintKind.REGEX, "abcabc"))
+    shaper = Shaper(constrained("abcabc"), VOCAB, frozenset({EOS}), matcher)
+    draft = replace(Draft.chain((0, 1, 7, 2), forced=1), score=(0.9, 0.8, 0.7, 0.6))
+    assert shaper.possible(draft) == replace(Draft.chain((0, 1), forced=1), score=(0.9, 0.8))
+    branching = replace(Draft((0, 7, 1), (-1, 0, 0)), score=(0.9, 0.8, 0.7))
+    assert shaper.possible(branching) == replace(Draft.chain((0, 1)), score=(0.9, 0.7))

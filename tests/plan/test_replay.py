@@ -13,7 +13,7 @@ from outrider.api import FinishReason, Request, Usage
 from outrider.core.types import EMPTY, Draft
 from outrider.drafters.base import Drafter
 from outrider.drafters.ngram import NgramDrafter
-from outrider.plan.replay import Known, Tally, replay, walk
+from outrider.plan.replay import Known, Tally, replay
 from outrider.testing import drafters
 
 
@@ -78,20 +78,6 @@ def test_trees_are_replayed_too() -> None:
     assert again == known
     tally = replay(drafters.trees(texts, EOS, VOCAB, 3), [known], 6, 30, no_clock)
     assert tally.passes == bill.passes - 1
-
-
-def test_walk() -> None:
-    #       0: 5          a tree whose two branches begin with the same token further down
-    #      /    \
-    #     1: 6   2: 7
-    #     |      |
-    #     3: 8   4: 8
-    draft = Draft((5, 6, 7, 8, 8), (-1, 0, 0, 1, 2))
-    assert walk(draft, (5, 7, 8, 1)) == (0, 2, 4)
-    assert walk(draft, (5, 6, 9)) == (0, 1)
-    assert walk(draft, (6,)) == ()
-    assert walk(draft, (5,)) == (0,)
-    assert walk(EMPTY, (5, 6)) == ()
 
 
 def test_shares_by_hand() -> None:

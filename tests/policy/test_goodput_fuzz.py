@@ -11,7 +11,6 @@ from outrider.api import Sampling
 from outrider.core import tree
 from outrider.core.step import Load, Outcome, StepTime, Tokens, View
 from outrider.core.types import Draft
-from outrider.plan.replay import walk
 from outrider.policy.goodput import Goodput
 
 SECONDS = st.one_of(
@@ -76,7 +75,7 @@ def test_any_life_of_a_policy(data: st.DataObject) -> None:
         outcomes = []
         for seq, (text, draft) in enumerate(zip(texts, admitted, strict=True)):
             truth = data.draw(st.lists(st.integers(0, 3), min_size=len(draft) + 1, max_size=len(draft) + 1))
-            path = walk(draft, truth)
+            path = tree.follow(draft, truth)
             new = tuple(truth[: len(path) + data.draw(st.integers(0, 1))])
             text.extend(new)
             outcomes.append(Outcome(seq, draft, path, new))

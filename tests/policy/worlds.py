@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from outrider.api import Sampling
+from outrider.core import tree
 from outrider.core.step import Budget, Load, Outcome, StepTime, Tokens, View
 from outrider.core.types import EMPTY, Draft
-from outrider.plan.replay import walk
 from outrider.policy.base import Policy
 
 WRONG = 1
@@ -201,7 +201,7 @@ class World:
             target_s *= 10.0 if chance.random() < 0.02 else chance.lognormvariate(0.0, self.noise)
         outcomes = []
         for seq, (text, draft) in enumerate(zip(texts, drafts, strict=True)):
-            path = walk(draft, [right(len(text) + depth) for depth in range(len(draft) + 1)])
+            path = tree.follow(draft, [right(len(text) + depth) for depth in range(len(draft) + 1)])
             new = tuple(right(len(text) + depth) for depth in range(len(path) + 1))
             text.extend(new)
             outcomes.append(Outcome(seq, draft, path, new))

@@ -36,6 +36,19 @@ def children(draft: Draft) -> dict[int, tuple[int, ...]]:
     return found
 
 
+def follow(draft: Draft, tokens: Sequence[int]) -> tuple[int, ...]:
+    """The nodes that carry these tokens, one below the other from the root on, as far as there are any."""
+    path: list[int] = []
+    above = -1
+    for wanted in tokens:
+        below = (node for node, parent in enumerate(draft.parents) if parent == above and draft.tokens[node] == wanted)
+        above = next(below, -1)
+        if above < 0:
+            break
+        path.append(above)
+    return tuple(path)
+
+
 def is_chain(draft: Draft) -> bool:
     """Whether every node hangs below the one before it (an empty draft is a chain)."""
     return draft.parents == tuple(range(-1, len(draft.parents) - 1))

@@ -14,6 +14,7 @@ from enum import Enum, auto
 
 from outrider.api import Sampling
 from outrider.backends.base import GREEDY, Backend, Chain, Draw, Drawn, Extend, Want
+from outrider.core import tree
 from outrider.core.rules import COUPLED, Rule
 from outrider.core.step import Budget, Outcome, View
 from outrider.core.types import EMPTY, Draft, Law
@@ -139,9 +140,9 @@ class ModelDrafter:
         for way, draw_trees in ((_Way.LIKELY, likely_trees), (_Way.DRAWN, drawn_trees)):
             of_way = [(place, job) for place, job in asked if job.way is way]
             trees = draw_trees(self._backend, [job.place(self._bridge) for _, job in of_way])
-            for (place, job), tree in zip(of_way, trees, strict=True):
-                job.text.branched(tree)
-                yield place, tree.draft
+            for (place, job), grown in zip(of_way, trees, strict=True):
+                job.text.branched(grown)
+                yield place, grown.draft
 
     def _chain(self, job: _Job, drawn: Drawn) -> Draft:
         """The draft of what was drawn; the text notes what the model has read of it."""
@@ -222,10 +223,10 @@ class _Text:
         self.read = len(self.own)
         self._ahead = tuple(drawn[: self._backend.length(self.seq) - self.read])
 
-    def branched(self, tree: Tree) -> None:
+    def branched(self, grown: Tree) -> None:
         """The unread part was read, and the tree's rows wait to be committed."""
         self.read = len(self.own)
-        self._rows = tree.rows
+        self._rows = grown.rows
 
     def give_up(self) -> None:
         """The text does not fit any more: keep nothing of it."""
@@ -250,7 +251,7 @@ class _Text:
         if self.read < self._backend.length(self.seq):
             self._backend.truncate(self.seq, self.read)
         elif self._rows.tokens:
-            path = _path(self._rows, self.own[self.read : most])
+            path = tree.follow(self._rows, self.own[self.read : most])
             self._backend.commit([(self.seq, path)])
             self.read += len(path)
         self._ahead, self._rows = (), EMPTY
@@ -296,17 +297,3 @@ def _common(one: Sequence[int], other: Sequence[int]) -> int:
             break
         count += 1
     return count
-
-
-def _path(rows: Draft, tokens: Sequence[int]) -> list[int]:
-    """The rows that follow the tokens from the root, as far as there are any."""
-    row_of = {(parent, token): row for row, (token, parent) in enumerate(zip(rows.tokens, rows.parents, strict=True))}
-    path: list[int] = []
-    above = -1
-    for token in tokens:
-        row = row_of.get((above, token))
-        if row is None:
-            break
-        path.append(row)
-        above = row
-    return path

@@ -101,9 +101,7 @@ class Shaper:
             return draft
         if tree.is_chain(draft):
             count = self._matcher.allows(draft.tokens)
-            if count == len(draft):
-                return draft
-            return Draft.chain(draft.tokens[:count], forced=min(draft.forced, count))
+            return draft if count == len(draft) else tree.keep(draft, range(count))
         kept: list[int] = []
         for node in range(len(draft)):
             tokens = [draft.tokens[above] for above in tree.path(draft, node)]

@@ -128,7 +128,7 @@ def _replay_one(
             start = clock()
             draft = drafter.propose([view], [Budget(depth, depth)])[0] if depth > 0 else EMPTY
             asked = clock()
-            path = walk(draft, truth[done:])
+            path = tree.follow(draft, truth[done:])
             new = tuple(truth[done : done + len(path) + 1])
             given = tuple(token for token in new if token != _ENDED)
             context = len(tokens)
@@ -140,16 +140,3 @@ def _replay_one(
             done += len(new)
     finally:
         drafter.end(seq)
-
-
-def walk(draft: Draft, truth: Sequence[int]) -> tuple[int, ...]:
-    """The nodes of a draft that the target agrees with, root side first; truth is what it writes next."""
-    path: list[int] = []
-    above = -1
-    for wanted in truth:
-        below = (node for node, parent in enumerate(draft.parents) if parent == above and draft.tokens[node] == wanted)
-        above = next(below, -1)
-        if above < 0:
-            break
-        path.append(above)
-    return tuple(path)
