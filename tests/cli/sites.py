@@ -43,7 +43,7 @@ class SiteMaker:
 
     def __call__(self, model: str | None, threads: int | None) -> Site:
         self.asked.append((model, threads))
-        return Site("table", self.file, self.backend, self._encode, self._drafter, self._generator)
+        return Site("table", self.file, self.backend, self._encode, self._drafter, self._generator, 1000, 562)
 
     def doors(self) -> Tools:
         return replace(tools(ScriptedModel(SKY)), site=self)

@@ -115,3 +115,12 @@ def test_unknown_names_list_the_known_ones() -> None:
 def test_passes_that_do_not_exist(sequences: int, rows: int, context: int) -> None:
     with pytest.raises(UsageError, match="does not exist"):
         Roofline(TOY, DENSE, FP16).seconds(sequences, rows, context)
+
+
+def test_a_measured_machine_gives_back_what_was_measured() -> None:
+    here = hardware.measured("a model", 500, 1000, 1e6, pass_s=2.0, row_s=0.25)
+    dense = Roofline(here, DENSE, FP16)
+    assert dense.seconds(1, 1, 0) == pytest.approx(2.0)
+    assert dense.seconds(1, 16, 0) == pytest.approx(16 * 0.25)
+    assert dense.critical_rows() == 8
+    assert (here.name, here.memory_bytes) == ("here", 1e6)

@@ -61,6 +61,7 @@ def test_beyond_the_last_rows_it_goes_on_in_a_line() -> None:
     assert cost.seconds(1, 2048, 256) - cost.seconds(1, 1024, 256) == pytest.approx(
         1024 * (7e-4 + 3e-7 * 256), rel=0.02
     )
+    assert cost.row_s == pytest.approx(7e-4, rel=0.02)
 
 
 costs = st.lists(

@@ -84,7 +84,8 @@ def batch_command(
 ) -> Job:
     """At which batch size speculation stops paying.
 
-    From the published figures of machines and models: a roofline, which docs/planner.md explains.
+    From the published figures of machines and models: a roofline, which docs/planner.md explains. The hardware `here`
+    is this machine, measured with the default model.
 
     \b
     Examples:
@@ -94,7 +95,7 @@ def batch_command(
     from outrider.cli import plan_batch
 
     asked = plan_batch.Asked(target, draft, hardware, weights, context, acceptance(alpha), gamma, most_batch)
-    return lambda _: plan_batch.batch(asked, plot, as_json)
+    return lambda tools: plan_batch.batch(tools, asked, plot, as_json)
 
 
 def export_command(

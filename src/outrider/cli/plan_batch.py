@@ -9,10 +9,11 @@ from dataclasses import asdict, dataclass
 from outrider.cli.plan_answers import accepted
 from outrider.cli.render import columns
 from outrider.cli.sinks import print_json
+from outrider.cli.tools import Tools
 from outrider.core import expect
 from outrider.core.expect import Acceptance
 from outrider.cost import hardware
-from outrider.cost.hardware import Roofline
+from outrider.cost.hardware import HERE, Machine, Roofline
 from outrider.errors import UsageError
 from outrider.plan import batch as planner
 from outrider.plan.batch import Pairing, Point, Range
@@ -47,20 +48,20 @@ class Asked:
         if not 1 <= self.most_batch <= MOST_BATCH:
             raise UsageError(f"--max-batch is {self.most_batch}: give 1 to {MOST_BATCH} sequences")
 
-    def pairing(self) -> Pairing:
+    def pairing(self, machine: Machine) -> Pairing:
         """The models on the machine. Raises UsageError for names that are not known."""
-        machine, weights = hardware.machine(self.hardware), hardware.weights(self.weights)
+        weights = hardware.weights(self.weights)
         target = Roofline(machine, hardware.shape(self.target), weights)
         free = self.draft.lower() == FREE_DRAFT
         draft = None if free else Roofline(machine, hardware.shape(self.draft), weights)
         return Pairing(target, draft, self.context, self.alpha)
 
 
-def batch(asked: Asked, file: str | None, as_json: bool) -> int:
+def batch(tools: Tools, asked: Asked, file: str | None, as_json: bool) -> int:
     """Prints speed by batch size, and where speculation stops paying; returns the exit status. Raises UsageError."""
     if file is not None:
         check_file("--plot", file)
-    pair = asked.pairing()
+    pair = asked.pairing(_machine(tools, asked.hardware))
     points = [planner.point(pair, size, asked.gamma) for size in planner.sizes(asked.most_batch)]
     where = planner.pays(pair, asked.gamma, asked.most_batch)
     if file is not None:
@@ -79,6 +80,24 @@ def batch(asked: Asked, file: str | None, as_json: bool) -> int:
     for note in _notes(pair):
         print(f"\nNote: {note}")
     return 0
+
+
+def _machine(tools: Tools, name: str) -> Machine:
+    """A machine by its name; HERE is measured with the default model, unless that was done before."""
+    if name.lower() != HERE:
+        return hardware.machine(name)
+    from outrider.cli.measuring import profile_of
+    from outrider.cli.profile import grids
+    from outrider.cost.model import fit
+    from outrider.cost.store import GIB
+
+    site = tools.site(None, None)
+    found = profile_of(site, grids(None, False), [], False)
+    cost, memory = fit(found.profile.passes), found.place.memory_gib * GIB
+    pass_s = cost.seconds(1, 1, 0)
+    # As good as free as far as it was measured: then a row costs at most a pass of its own.
+    row_s = cost.row_s or pass_s
+    return hardware.measured(site.model, site.parameters, site.weight_bytes, memory, pass_s, row_s)
 
 
 def _verdict(asked: Asked, where: Range) -> str:
@@ -102,7 +121,8 @@ def _table(points: Sequence[Point]) -> str:
 
 def _notes(pair: Pairing) -> list[str]:
     machine, target = pair.target.machine, pair.target
-    memory = f"{machine.memory_bytes / GB:.0f} GB of one {machine.title}"
+    one = machine.title if machine.name == HERE else f"one {machine.title}"
+    memory = f"{machine.memory_bytes / GB:.0f} GB of {one}"
     most = planner.largest_that_fits(pair)
     found = []
     if most == 0:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
@@ -11,6 +12,8 @@ from outrider.errors import UsageError
 
 if TYPE_CHECKING:
     from outrider.models.cache import Cached
+
+EMBEDDING = "token_embd.weight"
 
 
 def _load(how: Load) -> Model:
@@ -23,10 +26,13 @@ def _load(how: Load) -> Model:
 
 def _site(model: str | None, threads: int | None) -> Site:
     from outrider.loading import generator, load, make_drafter
-    from outrider.models import sources
+    from outrider.models import gguf, sources
 
     file = sources.resolve(model)
     llm = load(file, "none", None, threads)
+    described = gguf.read(file)
+    # A table of embeddings is looked up row by row, unless it is the head too.
+    read = [tensor for name, tensor in described.tensors.items() if described.spec.tied_head or name != EMBEDDING]
 
     def encode(text: str) -> list[int]:
         try:
@@ -34,7 +40,16 @@ def _site(model: str | None, threads: int | None) -> Site:
         except UsageError:  # no chat template
             return llm.encode(text, raw=True)
 
-    return Site(llm.name, file, llm.backend, encode, partial(make_drafter, llm), partial(generator, llm))
+    return Site(
+        llm.name,
+        file,
+        llm.backend,
+        encode,
+        partial(make_drafter, llm),
+        partial(generator, llm),
+        sum(math.prod(tensor.shape) for tensor in read),
+        sum(tensor.nbytes for tensor in read),
+    )
 
 
 def _cached() -> Sequence[Cached]:

@@ -100,6 +100,8 @@ class Site:
     encode: Callable[[str], Sequence[int]]  # a user's message to ids, in the chat template where there is one
     drafter: Callable[[str], Drafter]  # a fresh one by its name, which is not "none"
     generator: Callable[[str, int], Generator]  # (drafter, draft length)
+    parameters: int  # that a pass uses
+    weight_bytes: int  # that a pass reads, as they are stored
 
 
 @dataclass(frozen=True, slots=True)

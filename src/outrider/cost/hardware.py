@@ -17,6 +17,7 @@ from typing import Protocol, TypeVar
 from outrider.errors import UsageError
 
 FP16_BYTES = 2
+HERE = "here"  # the name of the machine at hand, which `measured` makes
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +153,20 @@ class Roofline:
 
 def machine(name: str) -> Machine:
     """A machine by its name, however it is spelt (RTX 4090, rtx-4090). Raises UsageError with the known ones."""
-    return _find("hardware", name, MACHINES)
+    return _find("hardware", name, MACHINES, f" or {HERE}")
+
+
+def measured(
+    model: str, parameters: float, weight_bytes: float, memory_bytes: float, pass_s: float, row_s: float
+) -> Machine:
+    """The machine at hand, from what passes of a model cost on it.
+
+    pass_s is a pass of one row, which reads so many bytes of weights: the bandwidth. row_s is what a row adds where
+    arithmetic sets the pace, two operations for each parameter: the FLOPS. So they are what the engine reaches, not
+    what the machine could, with the weights as that model stores them.
+    """
+    rates = {"fp16": 2 * parameters / row_s}
+    return Machine(HERE, "this machine", weight_bytes / pass_s, rates, memory_bytes, f"measured here with {model}")
 
 
 def shape(name: str) -> Shape:
@@ -173,12 +187,12 @@ class _Named(Protocol):
 T = TypeVar("T", bound=_Named)
 
 
-def _find(kind: str, name: str, known: tuple[T, ...]) -> T:
+def _find(kind: str, name: str, known: tuple[T, ...], more: str = "") -> T:
     wanted = re.sub(r"[^a-z0-9.]", "", name.lower())
     for one in known:
         if re.sub(r"[^a-z0-9.]", "", one.name) == wanted:
             return one
-    raise UsageError(f"there is no {kind} {name!r}: give one of {', '.join(one.name for one in known)}")
+    raise UsageError(f"there is no {kind} {name!r}: give one of {', '.join(one.name for one in known)}{more}")
 
 
 # Half the rates that the vendor prints "with sparsity"; fp16 with sums in 32 bits, as engines compute.

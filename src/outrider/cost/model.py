@@ -92,6 +92,11 @@ class FittedCost:
         return np.array(found, np.float64)
 
     @property
+    def row_s(self) -> float:
+        """What a row adds to a pass behind the last knot, where arithmetic sets the pace."""
+        return self._slope
+
+    @property
     def coefficients(self) -> dict[str, Any]:
         """What it was made from, by name, in seconds."""
         return {
