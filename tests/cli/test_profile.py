@@ -189,3 +189,14 @@ def test_bars() -> None:
 )
 def test_blocks_are_used_where_they_can_be_written(encoding: str, able: bool) -> None:
     assert has_blocks(io.TextIOWrapper(io.BytesIO(), encoding)) is able
+
+
+def test_a_profile_of_one_size_of_pass_is_pointed_out(
+    maker: SiteMaker, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def measured(backend: Backend, grid: Grid, clock: object, date: str) -> Profile:
+        return Profile((PassCost(1, 1, 256, 0.4, 1),), (), date)
+
+    monkeypatch.setattr("outrider.cli.measuring.measure", measured)
+    assert main(["profile"], maker.doors()) == 0
+    assert "there was only time for passes of 1 rows" in capsys.readouterr().err

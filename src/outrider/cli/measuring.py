@@ -17,6 +17,7 @@ from outrider.cost.types import Profile
 from outrider.models import cache
 
 FOLDER = "profiles"
+FEW = 2  # numbers of rows; one says nothing of what a row costs
 BUSY = 0.15  # mean relative error of the fit; a quiet machine stays well below half of it
 
 
@@ -55,7 +56,13 @@ def profile_of(site: Site, grids: Sequence[Grid], drafters: Sequence[str], refre
         except OSError as error:
             _say(f"warning: the profile is not kept ({error.strerror or error}: {cache.directory() / FOLDER})")
     off = float(abs(fit(profile.passes).errors(profile.passes)).mean())
-    if off > BUSY:
+    rows = {cost.rows for cost in profile.passes}
+    if len(rows) < FEW:
+        _say(
+            f"warning: there was only time for passes of {', '.join(map(str, sorted(rows)))} rows, which says little of "
+            "others; repeat with --refresh when the machine is quiet"
+        )
+    elif off > BUSY:
         _say(
             f"warning: the measured passes are off by {100 * off:.0f} % from any smooth cost, so the machine was busy; "
             "repeat with --refresh when it is quiet"
