@@ -59,8 +59,8 @@ def profile_of(site: Site, grids: Sequence[Grid], drafters: Sequence[str], refre
     rows = {cost.rows for cost in profile.passes}
     if len(rows) < FEW:
         _say(
-            f"warning: there was only time for passes of {', '.join(map(str, sorted(rows)))} rows, which says little of "
-            "others; repeat with --refresh when the machine is quiet"
+            f"warning: there was only time for passes of {min(rows)} rows, which says nothing of others; repeat with "
+            "--refresh when the machine is quiet"
         )
     elif off > BUSY:
         _say(
