@@ -151,6 +151,7 @@ def locked() -> Iterator[int]:
 
 def step(title: str, command: list[str], log: str, lock: int) -> None:
     """Runs one command quietly into the log; raises Trouble with its last lines when it fails."""
+    import functools
     import subprocess
     import time
 
@@ -158,16 +159,8 @@ def step(title: str, command: list[str], log: str, lock: int) -> None:
     start = time.monotonic()
     environment = {key: value for key, value in os.environ.items() if key not in {"PYTHONHOME", "PIP_USER"}}
     with open(log, "w", encoding="utf-8") as file:
-        done = subprocess.run(
-            command,
-            cwd=ROOT,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=file,
-            stderr=subprocess.STDOUT,
-            pass_fds=(lock,),
-            check=False,
-        )
+        run = functools.partial(subprocess.run, command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL)
+        done = run(stdout=file, stderr=subprocess.STDOUT, pass_fds=[lock])
     if done.returncode:
         with open(log, encoding="utf-8", errors="replace") as file:
             tail = "".join(file.readlines()[-TAIL_LINES:]).rstrip()
@@ -301,11 +294,18 @@ def verb_check(arguments: list[str]) -> int:
     return run_all(checks())
 
 
+def suites(arguments: list[str]) -> list[list[str]]:
+    """pytest with these arguments; without, once for what runs side by side and once for what takes all cores."""
+    pytest, alone = [MAIN.python, "-m", "pytest"], [f"tests/{name}" for name in ("native", "model", "oracle")]
+    side_by_side = [*pytest, "-n", "auto", "--dist", "loadfile", "tests", *(f"--ignore={name}" for name in alone)]
+    return [[*pytest, *arguments]] if arguments else [side_by_side, [*pytest, *alone]]
+
+
 def verb_test(arguments: list[str]) -> int:
     ensure(MAIN, {"test"})
     # Tests never download: without the default model a good part of them would skip.
     fetch = [MAIN.python, "-c", "from outrider.models import sources; print(sources.resolve())"]
-    status = run_all([*checks(), fetch, [MAIN.python, "-m", "pytest", *arguments]])
+    status = run_all([*checks(), fetch, *suites(arguments)])
     # Somebody who asks for some tests does not want to wait for the native ones with sanitizers.
     return status if arguments else verb_sanitize(["tests/native", "-m", "not slow"]) or status
 
@@ -359,7 +359,7 @@ def verb_sanitize(arguments: list[str]) -> int:
 
 
 def refuse(arguments: list[str], verb: str) -> None:
-    """Raises Trouble when a verb without arguments was given some."""
+    """Raises Trouble for arguments of a verb that takes none."""
     if arguments:
         raise Trouble(f"{verb} takes no arguments, not {' '.join(arguments)!r}")
 

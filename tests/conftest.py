@@ -12,6 +12,14 @@ from outrider.models import sources
 SPECBENCH = "OUTRIDER_SPECBENCH"
 
 
+def pytest_configure() -> None:
+    """Give each of several workers a core of its own: threads of a pass that wait for each other must not share one."""
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "gw").removeprefix("gw")
+    if worker:
+        cores = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, {cores[int(worker) % len(cores)]})
+
+
 @pytest.fixture(scope="session")
 def default_model() -> Path:
     """The default model's file; skips where it was never fetched, for tests do not download."""

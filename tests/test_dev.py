@@ -170,6 +170,14 @@ def test_all_checks_run_and_one_failure_counts(
     assert "FAILED: python" in err
 
 
+def test_tests_that_take_all_cores_run_alone(dev: ModuleType) -> None:
+    side_by_side, alone = dev.suites([])
+    ignored = {part.removeprefix("--ignore=") for part in side_by_side if part.startswith("--ignore=")}
+    assert "tests" in side_by_side
+    assert ignored == set(alone[3:]) == {"tests/native", "tests/model", "tests/oracle"}
+    assert dev.suites(["-k", "name"]) == [[dev.MAIN.python, "-m", "pytest", "-k", "name"]]
+
+
 def test_a_missing_compiler_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     dev: dict[str, Any] = runpy.run_path(str(DEV))
     monkeypatch.setenv("PATH", "")
