@@ -39,8 +39,8 @@ class StoreDrafter:
 
     store: a file that `outrider store build`, `outrider train --kind store` or storefile.build made, or an open one.
     tokenizer: the digest that it must have (models.digest); None leaves that to the caller. kept: the folder where its
-    index is kept for the next time (StoreFile); None makes it anew. Raises UsageError for a file that is missing, damaged or
-    of another tokenizer, and where `longest` is not between 1 and 16.
+    index is kept for the next time (StoreFile); None makes it anew. Raises UsageError for a file that is missing,
+    damaged or of another tokenizer, and where `longest` is not between 1 and 16.
     """
 
     name = "store"
