@@ -194,6 +194,7 @@ nb::tuple export_cache(Engine& engine, int seq) {
   return nb::make_tuple(nb::bytes(keys.data(), keys.size()), nb::bytes(values.data(), values.size()));
 }
 
+#include "bindings_head.h"
 #include "bindings_kernels.h"
 
 }  // namespace
@@ -212,8 +213,9 @@ NB_MODULE(_native, m) {
       .def("top", &Scores::top, nb::arg("item"), nb::arg("row"), nb::arg("count"), Release())
       .def("states", &states, nb::arg("item"));
 
-  nb::class_<Engine>(m, "Engine")
-      .def(nb::new_(&make_engine), nb::arg("config"), nb::arg("path"), nb::arg("tensors"), nb::arg("isa"), nb::arg("threads"))
+  nb::class_<Engine> engine(m, "Engine");
+  bind_head(m, engine);
+  engine.def(nb::new_(&make_engine), nb::arg("config"), nb::arg("path"), nb::arg("tensors"), nb::arg("isa"), nb::arg("threads"))
       .def("open", &Engine::open, Release())
       .def("fork", &Engine::fork, nb::arg("seq"), Release())
       .def("truncate", &Engine::truncate, nb::arg("seq"), nb::arg("length"), Release())

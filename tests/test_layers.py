@@ -22,7 +22,7 @@ HOUSE: dict[str, tuple[str, ...]] = {
     "outrider.core": (),
     "outrider.models": (),
     "outrider.backends": (),
-    "outrider.backends.base": ("outrider.models.spec",),
+    "outrider.backends.base": ("outrider.models.spec", "outrider.models.headfile"),
     "outrider.backends.native": ("outrider.backends.base", "outrider.models", "outrider._native"),
     "outrider.backends.torch": ("outrider.backends.base", "outrider.models"),
     "outrider.drafters": (),

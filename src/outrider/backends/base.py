@@ -1,6 +1,7 @@
 """What the engine asks of whatever computes the target: sequences, passes, and the rows' results.
 
-Dimensions: n rows of one item, V vocabulary, W the vocabulary that a chain is drawn from, T tapped states, H hidden size.
+Dimensions: n rows of one item, V vocabulary, W the vocabulary that a chain is drawn from, T tapped states, H hidden
+size, S steps of a head's chain.
 
 A pass (`extend`) computes rows that hang below what a sequence has committed; `commit` keeps one path of them and
 forgets the rest. Every verb takes many sequences; one sequence is a list of one.
@@ -16,6 +17,7 @@ from typing import Protocol, runtime_checkable
 from outrider.api import Logprob
 from outrider.core.sampling import GREEDY, Adjust, Draw
 from outrider.core.types import FloatArray, IntArray
+from outrider.models.headfile import HeadFile
 
 __all__ = [
     "GREEDY",
@@ -27,6 +29,10 @@ __all__ = [
     "Draw",
     "Drawn",
     "Extend",
+    "Head",
+    "HeadChain",
+    "HeadDrawn",
+    "HeadHost",
     "PhaseTimer",
     "Phases",
     "Scores",
@@ -211,4 +217,67 @@ class StateTaps(Protocol):
         State l is what enters block l (before its first norm), or what leaves the last block where l is the number of
         blocks (before the output norm). Raises UsageError for a state that there is not, or that is named twice.
         """
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HeadChain:
+    """What a head is to guess for a sequence: what comes behind `last`, the token behind all that is committed.
+
+    position is that of the first guess, len(tokens) where tokens are all known ones. steps >= 1 guesses follow one
+    another, each with at most width >= 1 candidates. draw says how the chain's own tokens are chosen: the likeliest at
+    temperature 0, else with the target's noise and filters.
+    """
+
+    seq: int
+    last: int
+    steps: int
+    draw: Draw
+    position: int
+    width: int
+
+
+@dataclass(frozen=True, slots=True)
+class HeadDrawn:
+    """Of each step [S] the chain's own token, and the likeliest candidates (id, chance), best first.
+
+    A chance is that of the head's calibrated law at the draw's temperature, before filters. Nothing [0] where the
+    sequence is not one that the head can draft for, or where `position` does not follow what is committed. A head of
+    independent steps stops at its depth.
+    """
+
+    tokens: tuple[int, ...]
+    likely: tuple[tuple[tuple[int, float], ...], ...]
+
+
+class Head(Protocol):
+    """A drafting head that runs next to the target. Sequences are the backend's; a fork of a followed one is followed.
+
+    What a draft gives depends on the committed tokens and its arguments alone (a row is alone here, too).
+    """
+
+    @property
+    def independent(self) -> bool:
+        """Whether a step's candidates do not depend on the tokens of the steps before."""
+        ...
+
+    def begin(self, seq: int) -> bool:
+        """Follow a sequence from now on. False, and no draft ever: states of its committed rows were not kept."""
+        ...
+
+    def end(self, seq: int) -> None:
+        """Follow it no more; nothing of it is left. Closing a sequence does the same."""
+        ...
+
+    def draft(self, items: Sequence[HeadChain]) -> list[HeadDrawn]:
+        """The guesses for all items, in one call. Raises what extend raises."""
+        ...
+
+
+@runtime_checkable
+class HeadHost(Protocol):
+    """What a backend may offer besides Backend: to run a drafting head on its own states."""
+
+    def attach(self, head: HeadFile) -> Head:
+        """Load a head. Raises UsageError where it was trained for another model, or does not fit this one."""
         ...
