@@ -197,7 +197,7 @@ def show(text: str) -> int:
 
 def application() -> typer.Typer:
     """The commands and their flags."""
-    from outrider.cli import plan, store
+    from outrider.cli import plan, store, train
 
     # Plain help and our own error lines: rich would double the time that --help takes.
     app = typer.Typer(
@@ -212,6 +212,7 @@ def application() -> typer.Typer:
     app.command("bench", cls=flags.Themed, epilog=flags.BENCH_EXAMPLES)(bench_command)
     app.add_typer(plan.application(), name="plan")
     app.add_typer(store.application(), name="store")
+    app.command("train", cls=flags.Themed, epilog=flags.TRAIN_EXAMPLES)(train.train_command)
     app.command("models")(models_command)
     return app
 

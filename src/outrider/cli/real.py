@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from outrider.cli.tools import Entry, Field, Load, Model, Site, Tools, Words
+from outrider.cli.tools import Entry, Field, Load, Model, Site, Target, Tools, Trainer, Words
 from outrider.errors import UsageError
 
 if TYPE_CHECKING:
@@ -76,4 +76,40 @@ def _words(model: str | None) -> Words:
     return Words(file.spec.name, tokenizer.vocab, digest(tokenizer), partial(tokenizer.encode, special=False))
 
 
-TOOLS = Tools(_load, _site, _cached, _field, _words)
+def _target(model: str | None, threads: int | None) -> Target:
+    from outrider.loading import load
+    from outrider.models import gguf, sources
+    from outrider.models.digest import digest
+    from outrider.models.fingerprint import fingerprint
+    from outrider.models.tokenizer import Tokenizer
+    from outrider.train import data, questions
+
+    path = sources.resolve(model)
+    file = gguf.read(path)
+    tokenizer = Tokenizer(file.tokenizer)
+
+    def encode(text: str) -> list[int]:
+        return tokenizer.encode_prompt(questions.template(file.tokenizer).render(text), special=True)
+
+    return Target(
+        name=file.spec.name,
+        file=path,
+        vocab=file.spec.vocab,
+        context=file.spec.context,
+        fingerprint=fingerprint(file),
+        digest=digest(tokenizer),
+        end=file.tokenizer.eos,
+        frame=partial(questions.frame, file.tokenizer, tokenizer),
+        encode=encode,
+        dialogues=partial(data.dialogues, file=file),
+        generator=lambda: load(path, "none", None, threads).generator,
+    )
+
+
+def _trainer() -> Trainer:
+    from outrider import train
+
+    return Trainer(train.check, train.run, lambda options, tokens: train.estimate(options, tokens))
+
+
+TOOLS = Tools(_load, _site, _cached, _field, _words, _target, _trainer)

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from outrider.backends.base import Backend  # brings numpy, which --help does not wait for
     from outrider.drafters.base import Drafter
     from outrider.models.cache import Cached
+    from outrider.train.data import Dialogue
+    from outrider.train.questions import Frame
+    from outrider.train.types import Estimate, Progress, Result, TrainOptions
 
 
 class Detokenizer(Protocol):
@@ -113,6 +116,32 @@ class Words:
 
 
 @dataclass(frozen=True, slots=True)
+class Target:
+    """A model that a drafter is made for. Only `generator` reads its weights."""
+
+    name: str
+    file: Path
+    vocab: int
+    context: int
+    fingerprint: bytes  # models.fingerprint
+    digest: bytes  # models.digest
+    end: int | None  # the id behind an answer that ended
+    frame: Callable[[], Frame]  # UsageError where the chat template shows none
+    encode: Callable[[str], Sequence[int]]  # a user's message to the ids of the whole prompt
+    dialogues: Callable[[Sequence[Path]], Sequence[Dialogue]]  # train.data.dialogues
+    generator: Callable[[], Generator]  # plain decoding
+
+
+@dataclass(frozen=True, slots=True)
+class Trainer:
+    """What trains heads: the functions of outrider.train."""
+
+    check: Callable[[], None]  # UsageError where torch is missing
+    run: Callable[[TrainOptions, Callable[[Progress], None]], Result]
+    estimate: Callable[[TrainOptions, int], Estimate]  # (options, tokens of the answers)
+
+
+@dataclass(frozen=True, slots=True)
 class Tools:
     """The doors that the commands go through."""
 
@@ -121,3 +150,5 @@ class Tools:
     cached: Callable[[], Sequence[Cached]]
     field: Callable[[Entry], Field]
     words: Callable[[str | None], Words]  # (model)
+    target: Callable[[str | None, int | None], Target]  # (model, threads)
+    trainer: Callable[[], Trainer]

@@ -9,7 +9,13 @@ from importlib.util import find_spec
 from outrider.errors import UsageError
 from outrider.train.types import Progress, Result, TrainOptions
 
-__all__ = ["run"]
+__all__ = ["check", "run"]
+
+
+def check() -> None:
+    """Raises UsageError where torch is missing."""
+    if find_spec("torch") is None:
+        raise UsageError("training needs torch; install it with: pip install 'outrider[train]'")
 
 
 def run(options: TrainOptions, report: Callable[[Progress], None]) -> Result:
@@ -18,7 +24,6 @@ def run(options: TrainOptions, report: Callable[[Progress], None]) -> Result:
     Raises UsageError where torch is missing, the data are empty or damaged, a checkpoint belongs to another run, or
     the disk is full; ModelFileError for the target. What a run had reached by then lies in its checkpoint.
     """
-    if find_spec("torch") is None:
-        raise UsageError("training needs torch; install it with: pip install 'outrider[train]'")
+    check()
     result: Result = import_module("outrider.train.loop").run(options, report)
     return result

@@ -122,7 +122,8 @@ class Log:
         self._stream = _opened(path)
         try:
             _claim(self._stream.fileno(), path)
-            _same(path, recipe)
+            if not agree(path, recipe):
+                _keep(sidecar(path), recipe)
             self._size = self._repair()
             for line in lines(path, vocab):
                 self._count(line)
@@ -236,15 +237,11 @@ def _ids(found: object, name: str, where: str, vocab: int) -> tuple[int, ...]:
     return tuple(found)
 
 
-def _same(path: Path, recipe: Recipe) -> None:
-    """Writes the recipe, or compares it with the one that is there."""
+def agree(path: Path, recipe: Recipe) -> bool:
+    """Whether a file has a recipe. Raises UsageError, which names what differs, where it is another one."""
     known = recipe_of(path)
     if known is None:
-        try:
-            sidecar(path).write_text(json.dumps(asdict(recipe), indent=1) + "\n", "utf-8")
-        except OSError as error:
-            raise _unwritten(sidecar(path), error) from None
-        return
+        return False
     for name, has in asdict(known).items():
         wanted = getattr(recipe, name)
         if has != wanted:
@@ -252,6 +249,14 @@ def _same(path: Path, recipe: Recipe) -> None:
                 f"{path} was written with {name} {_short(has)} and is to go on with {_short(wanted)}: name another "
                 "--out, or give what was given then"
             )
+    return True
+
+
+def _keep(path: Path, recipe: Recipe) -> None:
+    try:
+        path.write_text(json.dumps(asdict(recipe), indent=1) + "\n", "utf-8")
+    except OSError as error:
+        raise _unwritten(path, error) from None
 
 
 def _short(value: object) -> str:

@@ -35,18 +35,23 @@ class Frame:
         return (*self.opening, *question, *self.closing)
 
 
-def frame(data: TokenizerData, tokenizer: Tokenizer) -> Frame:
-    """What the target's chat template writes around one message, in ids.
-
-    Raises UsageError for a target without a template, and for one that does not write the message once and as it is.
-    """
+def template(data: TokenizerData) -> ChatTemplate:
+    """The target's chat template. Raises UsageError where it has none, ModelFileError where it is damaged."""
     if data.chat_template is None:
         raise UsageError(
             "the target has no chat template, so that it cannot be led to write questions: give a target that was "
             "trained to chat, or files of prompts and answers (--data)"
         )
     bos, eos = ("" if token is None else data.tokens[token] for token in (data.bos, data.eos))
-    pieces = ChatTemplate(data.chat_template, bos=bos, eos=eos).render(_MARK).split(_MARK)
+    return ChatTemplate(data.chat_template, bos=bos, eos=eos)
+
+
+def frame(data: TokenizerData, tokenizer: Tokenizer) -> Frame:
+    """What the target's chat template writes around one message, in ids.
+
+    Raises UsageError for a target without a template, and for one that does not write the message once and as it is.
+    """
+    pieces = template(data).render(_MARK).split(_MARK)
     if len(pieces) != 2:
         raise UsageError(
             f"the target's chat template writes a user's message {len(pieces) - 1} times, so that it does not show "
