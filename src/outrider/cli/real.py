@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
@@ -11,6 +12,7 @@ from outrider.errors import UsageError
 
 if TYPE_CHECKING:
     from outrider.models.cache import Cached
+    from outrider.train.types import Estimate, TrainOptions
 
 
 def _load(how: Load) -> Model:
@@ -109,7 +111,15 @@ def _target(model: str | None, threads: int | None) -> Target:
 def _trainer() -> Trainer:
     from outrider import train
 
-    return Trainer(train.check, train.run, lambda options, tokens: train.estimate(options, tokens))
+    return Trainer(train.check, train.run, _estimate)
+
+
+def _estimate(options: TrainOptions, tokens: int) -> Estimate:
+    from outrider.models import gguf
+    from outrider.train.estimate import estimate
+
+    cores = options.threads or len(os.sched_getaffinity(0))
+    return estimate(options, gguf.read(options.target).spec, tokens, cores)
 
 
 TOOLS = Tools(_load, _site, _cached, _field, _words, _target, _trainer)

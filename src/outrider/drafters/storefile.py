@@ -22,7 +22,6 @@ import hashlib
 import lzma
 import os
 import struct
-import tempfile
 import zlib
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -228,15 +227,16 @@ def _unpacked(body: bytes, shape: Shape, where: str) -> Text:
 
 
 def _write(path: Path, head: bytes, body: bytes) -> None:
-    descriptor, name = tempfile.mkstemp(".part", ".", path.parent)
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        with open(descriptor, "wb") as stream:
+        # Not tempfile, whose files nobody else may read.
+        with open(part, "wb") as stream:
             stream.write(head)
             stream.write(body)
-        os.replace(name, path)
+        os.replace(part, path)
     except BaseException:
         with suppress(OSError):
-            os.unlink(name)
+            os.unlink(part)
         raise
 
 
