@@ -8,6 +8,7 @@ from typing import TypeAlias
 from outrider import _native
 from outrider.backends.base import HeadChain, HeadDrawn
 from outrider.backends.native.values import draw_arguments, translated
+from outrider.core import sampling
 from outrider.models.headfile import HeadFile, HeadKind, HeadSpec, matrices, vectors
 from outrider.models.safetensors import Array
 
@@ -75,7 +76,7 @@ def head_arguments(head: HeadFile) -> tuple[_Config, list[_Tensor]]:
         "draft_vocab": spec.draft_vocab,
         "depth": spec.depth,
         "norm_eps": spec.norm_eps,
-        "inverse_temperature": 1.0 / spec.temperature,
+        "inverse_temperature": float(sampling.inverse_temperature(spec.temperature)),
     }
     tensors: list[_Tensor] = [("ids", "I32", spec.draft_vocab, 0, head.tensors["ids"])]
     tensors += [(name, "F32", size, 0, head.tensors[name]) for name, size in vectors(spec).items()]
