@@ -2,91 +2,25 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.cli.scripted import SKY, ScriptedModel, tools
+from tests.cli.trains import AROUND, DIGEST, MINE, World
 from tests.plan.worlds import EOS, VOCAB
 from tests.train.test_data import table
 
 from outrider.api import Chunk, Generator, Request
-from outrider.cli import real, train_data, train_show
+from outrider.cli import real, train_data
 from outrider.cli.main import main
-from outrider.cli.tools import Target, Tools, Trainer
 from outrider.drafters.store import StoreDrafter
 from outrider.drafters.storefile import StoreFile
-from outrider.errors import UsageError
 from outrider.testing.gguf_maker import tiny_llama
 from outrider.train import data
-from outrider.train.data import Dialogue
-from outrider.train.questions import Frame
-from outrider.train.types import Acceptance, Estimate, Kind, Phase, Progress, Result, TrainOptions
-
-AROUND = Frame((1, 2), (3,))
-MINE, DIGEST = b"\xab" * 32, b"\xcd" * 32
-
-
-def dialogues(paths: Sequence[Path]) -> list[Dialogue]:
-    found = []
-    for path in paths:
-        for line in data.lines(path, VOCAB):
-            prompt = line.prompt if line.seed is None else AROUND.around(line.prompt)
-            found.append(Dialogue(np.array(prompt), np.array(line.answer, np.int32), line.ended))
-    return found
-
-
-@dataclass
-class World:
-    """Doors to a table and a trainer, with what went through them."""
-
-    generator: Callable[[], Generator] = table
-    asked: list[TrainOptions] = field(default_factory=list)
-    reports: Sequence[Progress] = ()
-    missing: bool = False
-    fails: BaseException | None = None
-    fingerprint: bytes = MINE
-
-    def target(self, model: str | None, threads: int | None) -> Target:
-        return Target(
-            name=f"table {model}",
-            file=Path("table.gguf"),
-            vocab=VOCAB,
-            context=400,
-            fingerprint=self.fingerprint,
-            digest=DIGEST,
-            end=EOS,
-            frame=lambda: AROUND,
-            encode=lambda text: AROUND.around(tuple(ord(letter) % EOS for letter in text)),
-            dialogues=dialogues,
-            generator=self.generator,
-        )
-
-    def doors(self) -> Tools:
-        trainer = Trainer(self.check, self.run, self.estimate)
-        return replace(tools(ScriptedModel(SKY)), target=self.target, trainer=lambda: trainer)
-
-    def check(self) -> None:
-        if self.missing:
-            raise UsageError("training needs torch; install it")
-
-    def run(self, options: TrainOptions, report: Callable[[Progress], None]) -> Result:
-        self.asked.append(options)
-        for progress in self.reports:
-            report(progress)
-        if self.fails is not None:
-            raise self.fails
-        found = Acceptance((0.75, 0.5), 900)
-        return Result(options.out, found, found, 0.99, 1.0, 12_345, 60, 300.0, True)
-
-    def estimate(self, options: TrainOptions, tokens: int) -> Estimate:
-        self.asked.append(options)
-        return Estimate(tokens, 3 * tokens, 40.0, 3 << 30, 7_000_000, (0.6, 0.7))
+from outrider.train.types import Kind
 
 
 @pytest.fixture
@@ -375,51 +309,6 @@ def test_the_speed_is_measured_for_a_few_seconds_at_most() -> None:
     times = iter(range(0, 10_000, 2))
     speed = train_data.speed(table(), AROUND, lambda: float(next(times)))
     assert 0 < speed < 32 * 3
-
-
-class Ticks:
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-def step(number: int, acceptance: Acceptance | None = None, note: str = "") -> Progress:
-    return Progress(Phase.TRAIN, number, 90, 100 * number, 1570.4, 1000.0, 1.5, 0, acceptance, note)
-
-
-def test_lines_for_a_log() -> None:
-    out, clock = io.StringIO(), Ticks()
-    telling = train_show.Training(train_show.Lines(out, clock))
-    better = Acceptance((0.5,), 10)
-    for report in (step(1, note="a note"), step(2), step(3, better), step(4, better), step(5)):
-        telling.report(report)
-        clock.now += 8
-    assert out.getvalue().splitlines() == [
-        "outrider: a note",
-        "outrider: after 300 tokens, held-out: 1.500 tokens a pass (0.500)",
-        "outrider: training: step 4 of 90, 1,570 tokens a second, loss 1.500, 17 min left",
-    ]
-
-
-def test_a_bar_for_a_terminal() -> None:
-    out = io.StringIO()
-    bar = train_show.Bar(out)
-    telling = train_show.Training(bar)
-    telling.report(Progress(Phase.READ, 0, None, 0, 0.0, None, float("nan"), 0, None))
-    telling.report(step(1, Acceptance((0.5,), 10)))
-    bar.end("done [not markup]")
-    bar.clear()
-    assert "held-out: 1.500 tokens a pass" in out.getvalue()
-    assert "done [not markup]" in out.getvalue()
-
-
-@pytest.mark.parametrize(
-    ("seconds", "says"), [(0.4, "0 s"), (89.0, "89 s"), (90.0, "2 min"), (5300.0, "88 min"), (7500.0, "2 h 5 min")]
-)
-def test_times(seconds: float, says: str) -> None:
-    assert train_show.span(seconds) == says
 
 
 def test_help_lists_every_flag(capsys: pytest.CaptureFixture[str]) -> None:
