@@ -2,7 +2,7 @@
 
 using AnyArray = nb::ndarray<nb::c_contig, nb::device::cpu, nb::ro>;
 using HeadTensorTuple = std::tuple<std::string, std::string, int, int, AnyArray>;  // name, type, rows, cols, data
-using HeadTuple = std::tuple<int, int, int, DrawTuple, uint32_t, int>;  // seq, last, steps, draw, position, width
+using HeadTuple = std::tuple<int, int, int, DrawTuple, uint32_t, int, float>;  // seq, last, steps, draw, position, width, least
 using HeadDrawnTuple = std::pair<std::vector<int>, std::vector<std::vector<std::pair<int, float>>>>;
 
 std::shared_ptr<Head> attach(Engine& engine, const nb::dict& d, const std::vector<HeadTensorTuple>& tensors) {
@@ -29,7 +29,8 @@ std::shared_ptr<Head> attach(Engine& engine, const nb::dict& d, const std::vecto
 std::vector<HeadDrawnTuple> draft(Engine& engine, Head& head, const std::vector<HeadTuple>& items) {
   std::vector<HeadItem> native;
   native.reserve(items.size());
-  for (const auto& [seq, last, steps, draw, position, width] : items) native.push_back({seq, last, steps, draw_of(draw), position, width});
+  for (const auto& [seq, last, steps, draw, position, width, least] : items)
+    native.push_back({seq, last, steps, draw_of(draw), position, width, least});
   std::vector<HeadDrawnTuple> found;
   nb::gil_scoped_release release;
   for (HeadDrawn& drawn : engine.draft(head, native)) found.emplace_back(std::move(drawn.tokens), std::move(drawn.likely));

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from tests.native import heads, models
@@ -167,3 +169,27 @@ def test_attaching_changes_nothing_of_a_pass(model: Maker) -> None:
     head.begin(seq)
     assert models.read_chunks(backend, seq, tokens, [7, 20, 1]) == rows
     assert backend.export_cache(seq) == cache
+
+
+@pytest.mark.parametrize("make", [heads.eagle, heads.medusa])
+def test_chains_that_stop_early(model: Maker, make: type) -> None:
+    """Each at its own step, while others go on: what there is of it is what the whole chain has."""
+    file = model("plain")
+    backend = NativeBackend(file, threads=2)
+    head = backend.attach(make(file))
+    tokens = models.ids(30, file.spec.vocab)
+    seqs = [backend.open() for _ in range(6)]
+    for seq in seqs:
+        assert head.begin(seq)
+        heads.feed(backend, seq, tokens[:-1], [29])
+    whole = heads.fresh(backend, head, tokens, 7)[0]
+    chances = np.cumprod([row[0][1] for row in whole.likely])
+    leasts = [0.0, 2.0, *(float(chance) * 1.01 for chance in chances[:2]), float(chances[1]) * 0.99, 0.0]
+    asked = [replace(heads.ask(seq, tokens, 7), least=least) for seq, least in zip(seqs, leasts, strict=True)]
+    lengths = []
+    for found in head.draft(asked):
+        lengths.append(len(found.tokens))
+        assert found.tokens == whole.tokens[: lengths[-1]]
+        assert found.likely == whole.likely[: lengths[-1]]
+    full = len(whole.tokens)
+    assert lengths == [full, 1, 1, 2, 3, full]

@@ -54,6 +54,7 @@ struct HeadItem {
   DrawSpec draw;
   uint32_t position = 0;
   int width = 0;
+  float least = 0.0f;
 };
 
 struct HeadDrawn {
@@ -103,7 +104,7 @@ class Head {
   void settle(HeadTrack&, int end);
   void run_chains(std::vector<Job>&);
   void run_blocks(std::vector<Job>&);
-  void choose(const float* logits, int largest, Job&, int step);
+  bool choose(const float* logits, int largest, Job&, int step);
   float* feature(const HeadTrack&, int position) const;
 
   HeadConfig c_;

@@ -47,6 +47,7 @@ struct Head::Job {
   const HeadItem* item;
   HeadTrack* track;
   HeadDrawn* out;
+  float chance = 1.0f;  // of the whole chain so far
 };
 
 Head::Head(const Model& target, const HeadConfig& config, const std::vector<HeadTensor>& tensors, const RopeTable& rope,
@@ -171,15 +172,14 @@ std::vector<HeadDrawn> Head::draft(const std::vector<HeadItem>& items) {
     // Nothing is known of a sequence that it was not told to follow, or whose last token is not the next one.
     if (found == tracks_.end() || !found->second.whole) continue;
     HeadTrack& t = found->second;
-    if (t.length > 0 && static_cast<uint32_t>(t.length) + 1 == item.position) jobs.push_back({&item, &t, &drawn[i]});
+    if (t.length > 0 && static_cast<uint32_t>(t.length) + 1 == item.position) jobs.push_back({&item, &t, &drawn[i], 1.0f});
   }
-  // the longest first, so that those whose chain goes on are the first rows of each step
-  std::stable_sort(jobs.begin(), jobs.end(), [](const Job& a, const Job& b) { return a.item->steps > b.item->steps; });
   for (size_t first = 0; first < jobs.size(); first += HeadPass::kRows) {
-    std::vector<Job> group(jobs.begin() + static_cast<std::ptrdiff_t>(first),
+    const std::vector<Job> group(jobs.begin() + static_cast<std::ptrdiff_t>(first),
                            jobs.begin() + static_cast<std::ptrdiff_t>(std::min(jobs.size(), first + HeadPass::kRows)));
     try {
-      c_.chain ? run_chains(group) : run_blocks(group);
+      std::vector<Job> going = group;
+      c_.chain ? run_chains(going) : run_blocks(going);
     } catch (...) {
       for (const Job& job : group) job.track->table.shrink(job.track->length);
       throw;
@@ -209,12 +209,15 @@ void Head::run_chains(std::vector<Job>& jobs) {
   }
   rows.resize(jobs.size());
   for (int step = 0;; ++step) {
+    size_t going = 0;  // those whose chain goes on are the first rows of the next step
     for (size_t i = 0; i < rows.size(); ++i) {
-      choose(pass_->logits(static_cast<int>(i)), pass_->largest(static_cast<int>(i)), jobs[i], step);
-      rows[i].token = jobs[i].out->tokens.back();
-      ++rows[i].position;
+      const int row = static_cast<int>(i);
+      if (!choose(pass_->logits(row), pass_->largest(row), jobs[i], step)) continue;
+      if (going < i) pass_->move(row, static_cast<int>(going));
+      jobs[going] = jobs[i];
+      rows[going++] = {jobs[i].track, rows[i].position + 1, jobs[i].out->tokens.back()};
     }
-    while (!rows.empty() && jobs[rows.size() - 1].item->steps == step + 1) rows.pop_back();
+    rows.resize(going);
     if (rows.empty()) break;
     pass_->step(rows);
   }
@@ -228,17 +231,19 @@ void Head::run_blocks(std::vector<Job>& jobs) {
     t.table.own(*pool_, std::min(t.fused, t.length - 1), t.length);
     rows.push_back({&t, t.length - 1, 0});
   }
-  const int steps = std::min(jobs.front().item->steps, c_.depth);
+  int steps = 0;
+  for (const Job& job : jobs) steps = std::max(steps, std::min(job.item->steps, c_.depth));
   pass_->guess(std::move(rows), steps);
   for (size_t i = 0; i < jobs.size(); ++i) {
     settle(*jobs[i].track, jobs[i].track->length);
-    for (int step = 0; step < std::min(steps, jobs[i].item->steps); ++step)
-      choose(pass_->logits(static_cast<int>(i), step), pass_->largest(static_cast<int>(i), step), jobs[i], step);
+    const int row = static_cast<int>(i);
+    for (int step = 0; step < steps; ++step)
+      if (!choose(pass_->logits(row, step), pass_->largest(row, step), jobs[i], step)) break;
   }
 }
 
-// The chain's own token, and the likeliest.
-void Head::choose(const float* logits, int largest, Job& job, int step) {
+// The chain's own token, and the likeliest; whether another step is to follow.
+bool Head::choose(const float* logits, int largest, Job& job, int step) {
   const DrawSpec& draw = job.item->draw;
   const uint32_t position = job.item->position + static_cast<uint32_t>(step);
   FloatMode mode;
@@ -246,8 +251,10 @@ void Head::choose(const float* logits, int largest, Job& job, int step) {
   const float factor = c_.inverse_temperature * (draw.greedy() ? 1.0f : draw.inverse_temperature);
   std::vector<std::pair<int, float>> likely = sampler_.likely(logits, c_.draft_vocab, factor, job.item->width);
   for (auto& [id, chance] : likely) id = w_.ids.get()[id];
+  if (!likely.empty()) job.chance *= likely.front().second;
   job.out->tokens.push_back(w_.ids.get()[place]);
   job.out->likely.push_back(std::move(likely));
+  return step + 1 < job.item->steps && job.chance >= job.item->least;
 }
 
 void Head::export_state(int seq, std::vector<uint8_t>* features, std::vector<uint8_t>* keys, std::vector<uint8_t>* values) const {

@@ -31,6 +31,8 @@ class HeadPass {
   void read(std::vector<HeadRow> rows, int finals);
   // The next step of the first rows of the step before: what came out of them is their feature.
   void step(std::vector<HeadRow> rows);
+  // The row `from` of the step before becomes row `to` of the next one.
+  void move(int from, int to) { std::copy(x(from), x(from) + h_, x(to)); }
   // Medusa: logits of each row for the first `steps` blocks.
   void guess(std::vector<HeadRow> rows, int steps);
 

@@ -226,7 +226,8 @@ class HeadChain:
 
     position is that of the first guess, len(tokens) where tokens are all known ones. steps >= 1 guesses follow one
     another, each with at most width >= 1 candidates. draw says how the chain's own tokens are chosen: the likeliest at
-    temperature 0, else with the target's noise and filters.
+    temperature 0, else with the target's noise and filters. A chain stops early behind the step where the product of
+    its largest chances falls below `least`.
     """
 
     seq: int
@@ -235,6 +236,7 @@ class HeadChain:
     draw: Draw
     position: int
     width: int
+    least: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import gguf
@@ -21,8 +21,8 @@ def quantised(values: FloatArray, kind: str) -> Array:
     return packed
 
 
-def random_head(spec: HeadSpec, vocab: int, seed: int = 0) -> HeadFile:
-    """Random weights of a sensible size, and random ids below `vocab`; the same for the same seed."""
+def random_head(spec: HeadSpec, vocab: int, seed: int = 0, ids: Sequence[int] | None = None) -> HeadFile:
+    """Random weights of a sensible size, the same for the same seed; ids are random ones below `vocab` unless given."""
     chance = np.random.default_rng(seed)
     tensors: dict[str, Array] = {}
     for name, size in vectors(spec).items():
@@ -31,7 +31,8 @@ def random_head(spec: HeadSpec, vocab: int, seed: int = 0) -> HeadFile:
         gain = 2.0 if name == "head" else 1.0
         values = (chance.standard_normal((rows, cols)) * gain / cols**0.5).astype(np.float32)
         tensors[name] = quantised(values, spec.types[name])
-    tensors["ids"] = np.sort(chance.choice(vocab, spec.draft_vocab, replace=False)).astype(np.int32)
+    chosen = chance.choice(vocab, spec.draft_vocab, replace=False) if ids is None else np.array(ids)
+    tensors["ids"] = np.sort(chosen).astype(np.int32)
     return HeadFile(spec, tensors)
 
 

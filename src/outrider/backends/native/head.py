@@ -51,7 +51,15 @@ class NativeHead:
     def draft(self, items: Sequence[HeadChain]) -> list[HeadDrawn]:
         """The guesses for all items. Raises UsageError for malformed items, BackendError where the context is full."""
         arguments = [
-            (item.seq, item.last, item.steps, draw_arguments(item.draw, self._vocab), item.position, item.width)
+            (
+                item.seq,
+                item.last,
+                item.steps,
+                draw_arguments(item.draw, self._vocab),
+                item.position,
+                item.width,
+                item.least,
+            )
             for item in items
         ]
         drawn = translated(self._engine.draft, self._head, arguments)
