@@ -54,7 +54,7 @@ HOUSE: dict[str, tuple[str, ...]] = {
     "outrider.drafters.chains": ("outrider.backends.base",),
     "outrider.drafters.trees": ("outrider.backends.base", "outrider.drafters.chains"),
     "outrider.drafters.vocabularies": (),
-    "outrider.drafters.head": (*DRAFTER, "outrider.backends.base"),
+    "outrider.drafters.head": (*DRAFTER, "outrider.backends.base", "outrider.drafters.growing"),
     "outrider.drafters.grammar": DRAFTER,
     "outrider.policy": ("outrider.policy.base",),
     "outrider.policy.base": (),

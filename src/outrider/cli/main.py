@@ -33,6 +33,7 @@ def run_command(
     drafter: flags.Drafting = flags.AUTO,
     draft_model: flags.SmallModel = None,
     store: flags.StoreFile = None,
+    head: flags.HeadFolder = None,
     prediction: flags.Prediction = None,
     gamma: flags.Gamma = None,
     max_draft: flags.MaxDraft = None,
@@ -78,7 +79,7 @@ def run_command(
     from outrider.asking import Ask, Chance, Ending, Form, Guessing, Nudges, Telling
     from outrider.cli import checks, run
 
-    load = Load(model, drafter, gamma, threads, rule.value, draft_model, store)
+    load = Load(model, drafter, gamma, threads, rule.value, draft_model, store, head)
     chance = Chance(temperature, top_k, top_p, min_p, typical_p, seed)
     nudges = Nudges(frequency, presence, repetition, *checks.tokens(bias, allowed, banned))
     ending = Ending(max_tokens, min_tokens, ignore_eos, stop, checks.ids("--stop-token-ids", stop_ids))
@@ -122,6 +123,7 @@ def bench_command(
     drafters: flags.Drafters = None,
     draft_model: flags.SmallModel = None,
     store: flags.StoreFile = None,
+    head: flags.HeadFolder = None,
     rounds: flags.Rounds = 3,
     url: flags.Url = None,
     api_model: flags.ApiModel = None,
@@ -146,6 +148,7 @@ def bench_command(
         drafters,
         draft_model,
         store,
+        head,
         rounds,
         url,
         api_model,

@@ -19,7 +19,14 @@ def _load(how: Load) -> Model:
     from outrider.loading import load
 
     return load(
-        how.model, how.drafter, how.gamma, how.threads, rule=how.rule, draft_model=how.draft_model, store=how.store
+        how.model,
+        how.drafter,
+        how.gamma,
+        how.threads,
+        rule=how.rule,
+        draft_model=how.draft_model,
+        store=how.store,
+        head=how.head,
     )
 
 
@@ -62,6 +69,7 @@ def _field(entry: Entry) -> Field:
             name,
             draft_model=entry.draft_model if name in plugins.WITH_MODEL else None,
             store=entry.store if name in plugins.WITH_STORE else None,
+            head=entry.head if name in plugins.WITH_HEAD else None,
         )
         for name in entry.drafters
     }

@@ -57,6 +57,7 @@ class Load:
     rule: str = "coupled"
     draft_model: str | None = None
     store: str | None = None
+    head: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +81,7 @@ class Entry:
     drafters: Sequence[str]
     draft_model: str | None
     store: str | None
+    head: str | None
 
 
 @dataclass(frozen=True, slots=True)
