@@ -22,7 +22,8 @@ class State:
     """What changes while a run goes on, besides weights and optimiser. Chance is keyed by seed and step."""
 
     step: int = 0
-    steps: int | None = None  # None while the speed is still being measured
+    steps: int | None = None  # None where the minutes decide
+    evaluated: int = 0  # step of the last evaluation
     trained_tokens: int = 0
     seconds: float = 0.0
     best: Acceptance | None = None

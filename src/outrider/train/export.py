@@ -6,8 +6,8 @@ Dimensions: D draft vocabulary, H hidden.
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -16,15 +16,15 @@ import numpy as np
 import torch
 
 from outrider.models import headfile
-from outrider.models.headfile import HeadKind, HeadSpec
 from outrider.models.safetensors import Array
 from outrider.models.spec import TensorType
 from outrider.train.batch import Batch
 from outrider.train.checkpoint import State
 from outrider.train.evaluate import Tally, measure
 from outrider.train.setup import Setup
+from outrider.train.sizes import head_spec
 from outrider.train.target import Floats
-from outrider.train.types import Kind, Result, TrainOptions
+from outrider.train.types import Result, TrainOptions
 
 
 def finish(setup: Setup, state: State, batches: Sequence[Batch], early: bool) -> Result:
@@ -36,7 +36,13 @@ def finish(setup: Setup, state: State, batches: Sequence[Batch], early: bool) ->
     before = measure(setup.head, batches, options.depth).acceptance()
     tensors, types = quantised(setup)
     tally = measure(setup.head, batches, options.depth, calibrate=True)
-    spec = _spec(setup, types, tally, _provenance(setup, state, tally, early))
+    spec = replace(
+        head_spec(options, setup.target.spec),
+        fingerprint=setup.fingerprint,
+        types=types,
+        temperature=tally.temperature(),
+        provenance=_provenance(setup, state, tally, early),
+    )
     headfile.write(options.out, spec, tensors)
     return Result(
         folder=options.out,
@@ -63,40 +69,24 @@ def quantised(setup: Setup) -> tuple[dict[str, Array], dict[str, str]]:
                 continue
             kind = setup.options.output if name == "head" else setup.options.matrices
             types[name] = kind.value
-            tensors[name], back = pack(values, kind)
-            parameter.copy_(torch.from_numpy(back))
+            tensors[name] = pack(values, kind)
+            parameter.copy_(torch.from_numpy(unpacked(tensors[name], kind.value)))
     return tensors, types
 
 
-def pack(values: Floats, kind: TensorType) -> tuple[Array, Floats]:
-    """A matrix in a type: as it is stored, and the values that it then has."""
+def pack(values: Floats, kind: TensorType) -> Array:
+    """A matrix as it is stored."""
     if kind is TensorType.F32:
-        return values.copy(), values
-    name = ggml.GGMLQuantizationType[kind.value]
-    stored: Array = ggml.quants.quantize(values, name)
-    return stored, np.asarray(ggml.quants.dequantize(stored, name), np.float32)
+        return values.copy()
+    stored: Array = ggml.quants.quantize(values, ggml.GGMLQuantizationType[kind.value])
+    return stored
 
 
-def _spec(setup: Setup, types: Mapping[str, str], tally: Tally, provenance: Mapping[str, Any]) -> HeadSpec:
-    model = setup.target.spec
-    eagle = setup.options.kind is Kind.EAGLE3
-    return HeadSpec(
-        kind=HeadKind(setup.options.kind.value),
-        target_name=model.name,
-        fingerprint=setup.fingerprint,
-        taps=setup.taps,
-        hidden=model.hidden,
-        draft_vocab=len(setup.ids),
-        norm_eps=model.norm_eps,
-        depth=setup.options.depth,
-        types=types,
-        temperature=tally.temperature(),
-        heads=model.heads if eagle else 0,
-        kv_heads=model.kv_heads if eagle else 0,
-        head_dim=model.head_dim if eagle else 0,
-        feed_forward=model.feed_forward if eagle else 0,
-        provenance=provenance,
-    )
+def unpacked(stored: Array, kind: str) -> Floats:
+    """The values that a stored matrix or norm has."""
+    if kind == TensorType.F32.value:
+        return np.array(stored, np.float32)  # torch wants arrays that it may write to
+    return np.asarray(ggml.quants.dequantize(stored, ggml.GGMLQuantizationType[kind]), np.float32)
 
 
 def _provenance(setup: Setup, state: State, tally: Tally, early: bool) -> dict[str, Any]:

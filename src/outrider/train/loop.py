@@ -6,6 +6,8 @@ A step is a function of the seed, its number and the weights, so that a run that
 from __future__ import annotations
 
 import math
+import signal
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -28,8 +30,7 @@ _WARM_UP = 100  # steps
 _FLOOR = 0.05  # of the learning rate, at the end
 _CLIP = 1.0  # norm of the gradient
 _BETAS, _DECAY = (0.9, 0.95), 0.01
-_TIMED = 30  # steps, within the warm-up, after which the speed decides how many fit into options.minutes
-_EVALUATIONS = 40  # of a run
+_EVALUATIONS, _BETWEEN = 40, 10  # of a run, and the least steps from one to the next
 _MEASURED = 12_000  # chains of an evaluation; the last one measures five times as many
 _REPORT_S = 5.0
 
@@ -45,6 +46,20 @@ def run(options: TrainOptions, report: Callable[[Progress], None]) -> Result:
 
 
 @contextmanager
+def _interrupts() -> Iterator[threading.Event]:
+    """Set by Ctrl-C: a step is finished before a run ends, so that what it saves is whole."""
+    asked = threading.Event()
+    if threading.current_thread() is not threading.main_thread():  # signals are not ours to handle
+        yield asked
+        return
+    before = signal.signal(signal.SIGINT, lambda *_: asked.set())
+    try:
+        yield asked
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
 def _threads(count: int) -> Iterator[None]:
     before = torch.get_num_threads()
     torch.set_num_threads(count)
@@ -54,13 +69,10 @@ def _threads(count: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def schedule(step: int, steps: int | None) -> float:
-    """Part of the learning rate: a linear warm-up, then a cosine down to 5 %. Before `steps` is known: the warm-up."""
-    warm_up = _WARM_UP if steps is None else min(_WARM_UP, max(1, steps // 5))
-    rising = min(1.0, (step + 1) / warm_up)
-    if steps is None:
-        return rising
-    return rising * (_FLOOR + (1 - _FLOOR) * 0.5 * (1 + math.cos(math.pi * step / steps)))
+def schedule(step: int, done: float) -> float:
+    """Part of the learning rate: a warm-up over 100 steps or a tenth of the run, and a cosine over it down to 5 %."""
+    rising = min(1.0, max((step + 1) / _WARM_UP, 10 * done))
+    return rising * (_FLOOR + (1 - _FLOOR) * 0.5 * (1 + math.cos(math.pi * min(1.0, done))))
 
 
 def optimiser(head: nn.Module, learning_rate: float) -> torch.optim.Optimizer:
@@ -109,22 +121,36 @@ class Trainer:
         return self.save()  # a folder that cannot be written is found now
 
     def train(self) -> bool:
-        """All steps that are left. True where it ended early, for lack of progress."""
+        """All steps that are left. True where it ended early, for lack of progress.
+
+        Raises KeyboardInterrupt after Ctrl-C, when the step is done and saved.
+        """
+        with _interrupts() as asked:
+            return self._train(asked)
+
+    def _train(self, asked: threading.Event) -> bool:
         saved = time.monotonic()
         self._pace.lap()
-        while self.state.steps is None or self.state.step < self.state.steps:
+        while self.done < 1:
             self._step()
             self.state.seconds += self._pace.lap()
-            if self.state.steps is None and self._timed():
-                self._fix_steps()
             if self._evaluation_due():
                 self._evaluate()
                 if self.state.since_best >= self.options.patience:
                     return True
-            if time.monotonic() - saved > self.options.checkpoint_s:
+            if asked.is_set() or time.monotonic() - saved > self.options.checkpoint_s:
                 self.save()
                 saved = time.monotonic()
+            if asked.is_set():
+                raise KeyboardInterrupt
         return False
+
+    @property
+    def done(self) -> float:
+        """Part of the run: of its steps, or of its time where minutes are given, for speed comes and goes."""
+        if self.options.minutes is not None:
+            return self.state.seconds / (60 * self.options.minutes)
+        return self.state.step / (self.state.steps or 1)
 
     def finish(self, early: bool) -> Result:
         """Take the best weights, write the head, measure it as it is in the file."""
@@ -171,13 +197,13 @@ class Trainer:
         batch = self._batch([(index, texts[index]) for index in self._plan.step(self.state.step)])
         before = time.monotonic()
         for group in self._optimiser.param_groups:
-            group["lr"] = options.learning_rate * schedule(self.state.step, self.state.steps)
+            group["lr"] = options.learning_rate * schedule(self.state.step, self.done)
         loss = chains.loss(self.setup.head, batch, options.depth, options.soft)
         self._optimiser.zero_grad(set_to_none=True)
         loss.value.backward()
         torch.nn.utils.clip_grad_norm_(self.setup.head.parameters(), _CLIP)
         self._optimiser.step()
-        value = float(loss.value)
+        value = float(loss.value.detach())
         if not math.isfinite(value):
             raise UsageError(f"the loss of step {self.state.step} is {value}; start again with a lower learning_rate")
         self._loss = value if math.isnan(self._loss) else 0.95 * self._loss + 0.05 * value
@@ -187,27 +213,9 @@ class Trainer:
         if self._pace.since_report() > _REPORT_S:
             self._say(Phase.TRAIN)
 
-    def _timed(self) -> bool:
-        """Whether enough was seen to say how many steps fit into the minutes."""
-        return self.state.step >= _TIMED or self.state.seconds > 30 * (self.options.minutes or 0)
-
-    def _fix_steps(self) -> None:
-        minutes = self.options.minutes or 0.0
-        left = 60 * minutes - self.state.seconds
-        pace, per_epoch = self._pace, self._plan.epoch_steps
-        # Each of the first epoch's steps also computes its states; those of the later ones are kept, where they fit.
-        low, high = 0, 1 << 24
-        while low < high:
-            steps = (low + high + 1) // 2
-            states = self.setup.kept.to_compute(self._text_tok, steps / per_epoch)
-            fits = pace.left_s(steps, states, _EVALUATIONS, _MEASURED / max(pace.tokens_per_s, 1.0)) <= left
-            low, high = (steps, high) if fits else (low, steps - 1)
-        self.state.steps = self.state.step + max(1, low)
-        self._say(Phase.TRAIN, f"{self.state.steps} steps fit into {minutes:g} minutes")
-
     def _evaluation_due(self) -> bool:
-        steps, step = self.state.steps, self.state.step
-        return steps is not None and (step == steps or step % max(1, steps // _EVALUATIONS) == 0)
+        state, done = self.state, self.done
+        return done >= 1 or (state.step >= state.evaluated + _BETWEEN and done * _EVALUATIONS >= len(state.curve) + 1)
 
     def _evaluate(self) -> None:
         self._say(Phase.EVALUATE)
@@ -215,6 +223,7 @@ class Trainer:
         tally = measure(self.setup.head, self.held_out(_MEASURED), self.options.depth)
         self._last = found = tally.acceptance()
         self._evaluation_s = time.monotonic() - before
+        self.state.evaluated = self.state.step
         self.state.curve.append((self.state.trained_tokens, [*found.alpha]))
         if self.state.best is None or found.tau > self.state.best.tau:
             self.state.best, self.state.since_best = found, 0
@@ -224,27 +233,32 @@ class Trainer:
         self.state.seconds += self._pace.lap()
         self._say(Phase.TRAIN, f"held out: {found}")
 
-    def _say(self, phase: Phase, note: str = "") -> None:
+    def _left_s(self) -> float | None:
         state, kept = self.state, self.setup.kept
-        left = None
-        if state.steps is not None and self._pace.step_s:
-            steps = state.steps - state.step
-            states = kept.to_compute(self._text_tok, steps / self._plan.epoch_steps)
-            evaluations = steps // max(1, state.steps // _EVALUATIONS)
-            left = self._pace.left_s(steps, states, evaluations, self._evaluation_s)
-        speed = self._pace.tokens_per_s
+        if self.options.minutes is not None:
+            return max(0.0, 60 * self.options.minutes - state.seconds)
+        if state.steps is None or not self._pace.step_s:
+            return None
+        steps = state.steps - state.step
+        states = kept.to_compute(self._text_tok, steps / self._plan.epoch_steps)
+        return self._pace.left_s(
+            steps, states, min(_EVALUATIONS - len(state.curve), steps // _BETWEEN), self._evaluation_s
+        )
+
+    def _say(self, phase: Phase, note: str = "") -> None:
+        state = self.state
         self._report(
             Progress(
-                phase,
-                state.step,
-                state.steps,
-                state.trained_tokens,
-                speed,
-                left,
-                self._loss,
-                kept.bytes,
-                self._last,
-                note,
+                phase=phase,
+                step=state.step,
+                steps=state.steps,
+                trained_tokens=state.trained_tokens,
+                tokens_per_s=self._pace.tokens_per_s,
+                left_s=self._left_s(),
+                loss=self._loss,
+                memory_bytes=self.setup.kept.bytes,
+                acceptance=self._last,
+                note=note,
             )
         )
         self._pace.reported()

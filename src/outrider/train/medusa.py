@@ -56,8 +56,6 @@ class MedusaWalk:
         chains = torch.arange(len(u), device=u.device)
         for step in range(min(depth, len(head.heads))):
             reached, keep = alive(batch, chains, step)
-            if not len(keep):
-                return
             chains = chains[keep]
             x = u[chains].to(head.half)
             r = x + functional.silu(functional.linear(x, head.heads[str(step + 1)].to(head.half)))

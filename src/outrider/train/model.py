@@ -106,11 +106,13 @@ class EagleHead(nn.Module):
             self.register_parameter(name, nn.Parameter(torch.zeros(rows, columns)))
 
     def initialise(self, output_rows: Tensor, output_norm: Tensor, generator: torch.Generator) -> None:
-        """Start as the last tap, read by the target's own output: attention and feed-forward add nothing yet."""
+        """Start as the last tap, read by the target's own output; attention and feed-forward add nothing yet."""
         hidden = self.shape.hidden
         with torch.no_grad():
             self.head.copy_(output_rows)
-            self.out_norm.copy_(output_norm)
+            # Flat: a quarter of the target's logits. As sure as the target it would start at a loss of 12, for it
+            # guesses the token that is known already.
+            self.out_norm.copy_(output_norm * 0.25)
             self.fc.normal_(0, 0.2 * self.fc.shape[1] ** -0.5, generator=generator)
             self.fc[:, -hidden:] += torch.eye(hidden)
             for name in ("q_proj", "k_proj", "v_proj", "gate", "up"):
@@ -228,7 +230,8 @@ class EagleWalk:
         own: Own | None = None
         for step in range(depth):
             reached, keep = alive(batch, chains, step)
-            if not len(keep):
+            if not len(keep):  # reached, but the draft vocabulary lacks what comes
+                yield Step(reached, head.output(a[keep]), batch.goal(chains[keep], step))
                 return
             chains, rows, a = chains[keep], rows.chosen(keep), a[keep]
             z = first[rows.flat] if step == 0 else head.inputs(batch.following[rows.flat + step], a)

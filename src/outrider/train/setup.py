@@ -19,6 +19,7 @@ from outrider.train.corpus import Corpus, Ids
 from outrider.train.features import Extractor, Kept
 from outrider.train.medusa import MedusaHead
 from outrider.train.model import EagleHead, Shape
+from outrider.train.sizes import default_taps
 from outrider.train.target import Target
 from outrider.train.types import Kind, TrainOptions
 
@@ -53,14 +54,6 @@ class Setup:
             **{name: getattr(options, name) for name in ("soft", "seed", "epochs", "minutes", "held_out")},
             "precision": str(self.head.half),
         }
-
-
-def default_taps(kind: Kind, layers: int) -> tuple[int, ...]:
-    """The states that a head reads where nobody says otherwise; docs/training.md compares them."""
-    if kind is Kind.MEDUSA:
-        return (layers,)
-    low, middle = max(1, round(layers * 0.2)), max(2, round(layers * 0.6))
-    return tuple(sorted({min(low, layers), min(middle, layers), layers}))
 
 
 def prepare(options: TrainOptions) -> Setup:

@@ -38,7 +38,7 @@ class TrainOptions:
     """One run. Raises UsageError for values that no run could have.
 
     The number of steps follows from `epochs`, and then the same seed gives the same head on the same machine; with
-    `minutes` it follows from the speed that is measured during the first steps. One of the two must be given.
+    `minutes` the run ends, its learning rate down, when they are over. One of the two must be given.
     A run writes `out`/checkpoint every `checkpoint_s` seconds; with `resume` it goes on from there if there is one.
     `start` takes the weights (not the optimiser) of another run's folder: more text, more epochs.
     """
@@ -117,10 +117,10 @@ class Progress:
 
     phase: Phase
     step: int
-    steps: int | None  # None while the speed is still being measured
+    steps: int | None  # None where the minutes decide
     trained_tokens: int
     tokens_per_s: float
-    left_s: float | None
+    left_s: float | None  # None while nothing is known about it
     loss: float
     memory_bytes: int  # of kept states
     acceptance: Acceptance | None  # of the last evaluation
