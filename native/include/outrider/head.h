@@ -70,7 +70,8 @@ struct HeadTrack {
   bool whole = true;           // false: states of some position never came, so it cannot draft
   CacheTable table;
   std::vector<int> inputs;     // tokens at read + 1 .. length - 1
-  std::vector<float> states;   // [length - fused, T * H]
+  int first = 0;               // the position whose states are the first ones held; at most `fused`
+  std::vector<float> states;   // [length - first, T * H]
 };
 
 class HeadPass;
@@ -99,9 +100,10 @@ class Head {
  private:
   struct Job;
 
-  void take(HeadTrack&, const Sequence&, const std::vector<int>& path);
+  void take(HeadTrack&, const Sequence&, const int* path, size_t count);
   void read_waiting(HeadTrack&, int end);
   void settle(HeadTrack&, int end);
+  void drop_states(HeadTrack&);
   void run_chains(std::vector<Job>&);
   void run_blocks(std::vector<Job>&);
   bool choose(const float* logits, int largest, Job&, int step);

@@ -13,7 +13,8 @@ namespace outrider {
 namespace {
 
 // So many positions may wait to be read: a long prompt must not keep thousands of states.
-constexpr int kMostWaiting = 64;
+constexpr int kMostWaiting = 32;
+constexpr size_t kSlice = HeadPass::kRows;  // rows that are heard before it is asked whether too many wait
 
 void require(bool ok, const std::string& what) {
   if (!ok) throw std::invalid_argument(what);
@@ -100,7 +101,8 @@ void Head::truncate(int seq, int length) {
   if (t.read >= length) t.read = std::max(length - 1, 0);  // another token may follow the last position that is left
   t.fused = std::min(t.fused, length);
   if (c_.chain) t.inputs.resize(static_cast<size_t>(std::max(length - 1 - t.read, 0)));
-  t.states.resize(static_cast<size_t>(length - t.fused) * c_.taps.size() * static_cast<size_t>(c_.hidden));
+  t.first = std::min(t.first, length);
+  t.states.resize(static_cast<size_t>(length - t.first) * c_.taps.size() * static_cast<size_t>(c_.hidden));
   t.table.shrink(length);
 }
 
@@ -111,8 +113,10 @@ void Head::hear(int seq, const Sequence& s, const std::vector<int>& path) {
   // a pass that began before anybody told to follow kept nothing
   bool heard = s.first_state >= 0 && std::all_of(c_.taps.begin(), c_.taps.end(), [&s](int tap) { return s.states.has(tap); });
   try {
-    if (heard) take(t, s, path);
-    if (heard && t.length - 1 - (c_.chain ? t.read : t.fused) >= kMostWaiting) read_waiting(t, t.length - 1);
+    for (size_t row = 0; heard && row < path.size(); row += kSlice) {
+      take(t, s, path.data() + row, std::min(kSlice, path.size() - row));
+      if (t.length - 1 - (c_.chain ? t.read : t.fused) >= kMostWaiting) read_waiting(t, t.length - 1);
+    }
   } catch (const std::bad_alloc&) {
     heard = false;
   }
@@ -122,12 +126,13 @@ void Head::hear(int seq, const Sequence& s, const std::vector<int>& path) {
 }
 
 // States and tokens of newly committed rows.
-void Head::take(HeadTrack& t, const Sequence& s, const std::vector<int>& path) {
+void Head::take(HeadTrack& t, const Sequence& s, const int* path, size_t count) {
   const size_t size = c_.taps.size() * static_cast<size_t>(c_.hidden), had = t.states.size();
-  t.states.resize(had + path.size() * size);
-  t.inputs.reserve(t.inputs.size() + path.size());
+  t.states.resize(had + count * size);
+  t.inputs.reserve(t.inputs.size() + count);
   float* to = t.states.data() + had;
-  for (const int r : path) {
+  for (size_t i = 0; i < count; ++i) {
+    const int r = path[i];
     const int token = s.rows[static_cast<size_t>(r)].token;
     if (c_.chain && t.length > 0) {
       if (t.read < t.length) t.inputs.push_back(token);
@@ -151,16 +156,20 @@ void Head::read_waiting(HeadTrack& t, int end) {
     settle(t, until);
   }
   t.inputs.erase(t.inputs.begin(), t.inputs.begin() + (c_.chain ? end - from : 0));
+  drop_states(t);
 }
 
 // Everything before `end` is fused, and read where the head reads.
 void Head::settle(HeadTrack& t, int end) {
-  const size_t size = c_.taps.size() * static_cast<size_t>(c_.hidden);
-  if (end > t.fused) {
-    t.states.erase(t.states.begin(), t.states.begin() + static_cast<std::ptrdiff_t>(static_cast<size_t>(end - t.fused) * size));
-    t.fused = end;
-  }
+  t.fused = std::max(t.fused, end);
   if (c_.chain) t.read = std::max(t.read, end);
+}
+
+// What is fused needs its states no more.
+void Head::drop_states(HeadTrack& t) {
+  const size_t size = c_.taps.size() * static_cast<size_t>(c_.hidden);
+  t.states.erase(t.states.begin(), t.states.begin() + static_cast<std::ptrdiff_t>(static_cast<size_t>(t.fused - t.first) * size));
+  t.first = t.fused;
 }
 
 std::vector<HeadDrawn> Head::draft(const std::vector<HeadItem>& items) {
@@ -204,6 +213,7 @@ void Head::run_chains(std::vector<Job>& jobs) {
   pass_->read(rows, static_cast<int>(jobs.size()));
   for (const Job& job : jobs) {
     settle(*job.track, job.track->length);
+    drop_states(*job.track);
     job.track->inputs.clear();
     job.track->next = job.item->last;
   }
@@ -236,6 +246,7 @@ void Head::run_blocks(std::vector<Job>& jobs) {
   pass_->guess(std::move(rows), steps);
   for (size_t i = 0; i < jobs.size(); ++i) {
     settle(*jobs[i].track, jobs[i].track->length);
+    drop_states(*jobs[i].track);
     const int row = static_cast<int>(i);
     for (int step = 0; step < steps; ++step)
       if (!choose(pass_->logits(row, step), pass_->largest(row, step), jobs[i], step)) break;

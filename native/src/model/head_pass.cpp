@@ -128,7 +128,7 @@ void HeadPass::decode(int index, int threads) {
 void HeadPass::gather(int index, int threads) {
   Space& s = space(index);
   const size_t taps = c_.taps.size();
-  const auto states = [&](const HeadRow& r) { return r.track->states.data() + static_cast<size_t>(r.position - r.track->fused) * taps * static_cast<size_t>(h_); };
+  const auto states = [&](const HeadRow& r) { return r.track->states.data() + static_cast<size_t>(r.position - r.track->first) * taps * static_cast<size_t>(h_); };
   const int count = static_cast<int>(waiting_.size()), rows = static_cast<int>(rows_.size());
   const int begin = share(h_ / kLanes, index, threads), end = share(h_ / kLanes, index + 1, threads);
   const size_t from = static_cast<size_t>(begin * kLanes), bytes = static_cast<size_t>((end - begin) * kLanes) * sizeof(float);
