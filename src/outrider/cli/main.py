@@ -74,8 +74,7 @@ def run_command(
 ) -> Job:
     """Answer a prompt, streaming.
 
-    On a terminal, guessed tokens are green, those that the answer's form forced are cyan, and a summary follows.
-    """
+    On a terminal, guessed tokens are green, those that the answer's form forced are cyan, and a summary follows."""
     from outrider.asking import Ask, Chance, Ending, Form, Guessing, Nudges, Telling
     from outrider.cli import checks, run
 
