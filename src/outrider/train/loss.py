@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-_CHUNK = 128  # rows: 128 x 8,192 float32 are 4 MB, which second-level caches hold
+_CHUNK = 256  # rows: fewer, and the products get slower; more, and the rest does (measured, 2 % either way)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -119,45 +119,87 @@ class EagleHead(nn.Module):
                 matrix = self.get_parameter(name)
                 matrix.normal_(0, matrix.shape[1] ** -0.5, generator=generator)
 
-    def product(self, x: Tensor, name: str) -> Tensor:
-        """x times a matrix, in `half`."""
-        return functional.linear(x.to(self.half), self.get_parameter(name).to(self.half))
-
-    def fuse(self, states: Tensor) -> Tensor:
-        """g [N, H] of normalised states [N, T * H]."""
-        return self.product(states.to(self.half) * self.tap_norm.to(self.half), "fc").float()
-
-    def inputs(self, tokens: Tensor, state: Tensor) -> Tensor:
-        """z [n, 2H] of the tokens that follow [n] and states [n, H]."""
-        eps = self.shape.eps
-        parts = [self.embedding[tokens].float() * self.embed_norm, rms_norm(state, self.state_norm, eps)]
-        return torch.cat(parts, -1).to(self.half)
-
-    def rotated(self, x: Tensor, position: Tensor) -> Tensor:
-        """Rotary positions on neighbouring pairs of x [n, heads, d]."""
-        angle = position[:, None].float() * self.frequencies  # [n, d / 2]
-        cos, sin = angle.cos()[:, None], angle.sin()[:, None]
-        even, odd = x.float().unflatten(-1, (-1, 2)).unbind(-1)
-        return torch.stack([even * cos - odd * sin, even * sin + odd * cos], -1).flatten(-2).to(self.half)
-
-    def keys_values(self, z: Tensor, position: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys and values [n, G, d] of inputs."""
-        heads = (self.shape.kv_heads, self.shape.head_dim)
-        keys = self.rotated(self.product(z, "k_proj").unflatten(-1, heads), position)
-        return keys, self.product(z, "v_proj").unflatten(-1, heads)
-
     def walk(self, batch: Batch) -> EagleWalk:
         """The chains of a batch; see chains."""
         return EagleWalk(self, batch)
 
-    def read(self, batch: Batch) -> tuple[Known, Tensor]:
+
+class EagleWalk:
+    """The chains of a batch; see chains.Walk. Matrices are cast once, and not in each step."""
+
+    def __init__(self, head: EagleHead, batch: Batch) -> None:
+        self._head, self._half, self._batch = head, head.half, batch
+        matrices = {name: p for name, p in head.named_parameters() if p.ndim == 2 and name != "head"}
+        self._weights = {name: matrix.to(head.half) for name, matrix in matrices.items()}
+        self._right: Tensor | None = None
+
+    def went_on(self, right: Tensor) -> None:
+        """Which chains [R] of the step go on."""
+        self._right = right.nonzero()[:, 0]
+
+    def steps(self, depth: int) -> Iterator[Step]:
+        """At most `depth` steps, fewer where no chain is left."""
+        batch = self._batch
+        known, first = self.read()
+        chains = torch.arange(len(batch.chain_text), device=first.device)
+        rows = Rows(batch.chain_text, batch.chain_start, batch.chain_flat)
+        a = known.fused[rows.flat]
+        own: Own | None = None
+        for step in range(depth):
+            reached, keep = alive(batch, chains, step)
+            if not len(keep):  # reached, but the draft vocabulary lacks what comes
+                yield Step(reached, self.output(a[keep]), batch.goal(chains[keep], step))
+                return
+            chains, rows, a = chains[keep], rows.chosen(keep), a[keep]
+            z = first[rows.flat] if step == 0 else self.inputs(batch.following[rows.flat + step], a)
+            if step:
+                own = grown(own and own.chosen(keep), *self.keys_values(z, rows.start + step))
+            a = self.step(known, rows, z, a, own)
+            yield Step(reached, self.output(a), batch.goal(chains, step))
+            if self._right is None:
+                return
+            chains, rows, a = chains[self._right], rows.chosen(self._right), a[self._right]
+            own = own and own.chosen(self._right)
+
+    def product(self, x: Tensor, name: str) -> Tensor:
+        """x times a matrix, in `half`."""
+        return functional.linear(x.to(self._half), self._weights[name])
+
+    def fuse(self, states: Tensor) -> Tensor:
+        """g [N, H] of normalised states [N, T * H]."""
+        return self.product(states.to(self._half) * self._head.tap_norm.to(self._half), "fc").float()
+
+    def inputs(self, tokens: Tensor, state: Tensor) -> Tensor:
+        """z [n, 2H] of the tokens that follow [n] and states [n, H]."""
+        eps = self._head.shape.eps
+        parts = [
+            self._head.embedding[tokens].float() * self._head.embed_norm,
+            rms_norm(state, self._head.state_norm, eps),
+        ]
+        return torch.cat(parts, -1).to(self._half)
+
+    def rotated(self, x: Tensor, position: Tensor) -> Tensor:
+        """Rotary positions on neighbouring pairs of x [n, heads, d]."""
+        angle = position[:, None].float() * self._head.frequencies  # [n, d / 2]
+        cos, sin = angle.cos()[:, None], angle.sin()[:, None]
+        even, odd = x.float().unflatten(-1, (-1, 2)).unbind(-1)
+        return torch.stack([even * cos - odd * sin, even * sin + odd * cos], -1).flatten(-2).to(self._half)
+
+    def keys_values(self, z: Tensor, position: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys and values [n, G, d] of inputs."""
+        heads = (self._head.shape.kv_heads, self._head.shape.head_dim)
+        keys = self.rotated(self.product(z, "k_proj").unflatten(-1, heads), position)
+        return keys, self.product(z, "v_proj").unflatten(-1, heads)
+
+    def read(self) -> tuple[Known, Tensor]:
         """What all steps share, and z [N, 2H] of every position, which is the first step's input."""
+        batch = self._batch
         fused = self.fuse(batch.states)
         z = self.inputs(batch.following, fused)
         keys, values = self.keys_values(z, batch.position)
         longest = int(batch.position.max()) + 1
         place = batch.text * longest + batch.position
-        heads = (self.shape.kv_heads, self.shape.head_dim)
+        heads = (self._head.shape.kv_heads, self._head.shape.head_dim)
 
         def padded(x: Tensor) -> Tensor:
             room = x.new_zeros(batch.texts * longest, *heads).index_copy(0, place, x)
@@ -167,17 +209,17 @@ class EagleHead(nn.Module):
 
     def step(self, known: Known, rows: Rows, z: Tensor, state: Tensor, own: Own | None) -> Tensor:
         """a [R, H] of one step: its input z [R, 2H], its state g [R, H], and the chain's own keys, this step's too."""
-        shape = self.shape
+        shape = self._head.shape
         steps = 0 if own is None else own.keys.shape[1]
         query = self.product(z, "q_proj").unflatten(-1, (shape.heads, shape.head_dim))
         query = self.rotated(query, rows.start + steps)
         h = state + self.product(self.attend(known, rows, query, own), "o_proj").float()
-        n = rms_norm(h, self.ffn_norm, shape.eps).to(self.half)
+        n = rms_norm(h, self._head.ffn_norm, shape.eps).to(self._half)
         return h + self.product(functional.silu(self.product(n, "gate")) * self.product(n, "up"), "down").float()
 
     def attend(self, known: Known, rows: Rows, query: Tensor, own: Own | None) -> Tensor:
         """Attention [R, A * d] over the true features up to each row's start, and over its own steps."""
-        shape, (texts, groups, longest, size) = self.shape, known.keys.shape
+        shape, (texts, groups, longest, size) = self._head.shape, known.keys.shape
         share = shape.heads // groups
         counts = torch.bincount(rows.text, minlength=texts)
         most = int(counts.max())
@@ -196,7 +238,7 @@ class EagleHead(nn.Module):
         if own is not None:
             keys = padded(own.keys).view(texts, most, -1, groups, size)
             scores = torch.cat([scores, torch.einsum("bgrmd,bmsgd->bgrms", q, keys).float()], -1)
-        weights = torch.softmax(scores * size**-0.5, -1).to(self.half)
+        weights = torch.softmax(scores * size**-0.5, -1).to(self._half)
         out = (weights[..., :longest].flatten(2, 3) @ known.values).view(texts, groups, share, most, size)
         if own is not None:
             values = padded(own.values).view(texts, most, -1, groups, size)
@@ -206,43 +248,7 @@ class EagleHead(nn.Module):
 
     def output(self, a: Tensor) -> Tensor:
         """What the matrix `head` reads [R, H], in `half`."""
-        return rms_norm(a, self.out_norm, self.shape.eps).to(self.half)
-
-
-class EagleWalk:
-    """See chains.Walk."""
-
-    def __init__(self, head: EagleHead, batch: Batch) -> None:
-        self._head, self._batch = head, batch
-        self._right: Tensor | None = None
-
-    def went_on(self, right: Tensor) -> None:
-        """Which chains [R] of the step go on."""
-        self._right = right.nonzero()[:, 0]
-
-    def steps(self, depth: int) -> Iterator[Step]:
-        """At most `depth` steps, fewer where no chain is left."""
-        head, batch = self._head, self._batch
-        known, first = head.read(batch)
-        chains = torch.arange(len(batch.chain_text), device=first.device)
-        rows = Rows(batch.chain_text, batch.chain_start, batch.chain_flat)
-        a = known.fused[rows.flat]
-        own: Own | None = None
-        for step in range(depth):
-            reached, keep = alive(batch, chains, step)
-            if not len(keep):  # reached, but the draft vocabulary lacks what comes
-                yield Step(reached, head.output(a[keep]), batch.goal(chains[keep], step))
-                return
-            chains, rows, a = chains[keep], rows.chosen(keep), a[keep]
-            z = first[rows.flat] if step == 0 else head.inputs(batch.following[rows.flat + step], a)
-            if step:
-                own = grown(own and own.chosen(keep), *head.keys_values(z, rows.start + step))
-            a = head.step(known, rows, z, a, own)
-            yield Step(reached, head.output(a), batch.goal(chains, step))
-            if self._right is None:
-                return
-            chains, rows, a = chains[self._right], rows.chosen(self._right), a[self._right]
-            own = own and own.chosen(self._right)
+        return rms_norm(a, self._head.out_norm, self._head.shape.eps).to(self._half)
 
 
 def grown(own: Own | None, keys: Tensor, values: Tensor) -> Own:
