@@ -138,6 +138,29 @@ def test_a_forks_prompt_may_go_on_with_another_token(model: Maker) -> None:
 
 
 @BOTH
+@pytest.mark.parametrize("together", [False, True])
+def test_forks_that_part_within_a_block_do_not_see_each_other(model: Maker, make: Make, together: bool) -> None:
+    """What waits lies in a block that they share and in the next one; read before a draft, or with its first step."""
+    file = model("plain")
+    backend = NativeBackend(file, threads=1)
+    head = backend.attach(make(file))
+    stem = models.ids(59, file.spec.vocab)
+    first = backend.open()
+    head.begin(first)
+    heads.feed(backend, first, stem[:-1], [58])
+    head.draft([heads.ask(first, stem)])
+    texts = {first: [*stem, *models.ids(10, file.spec.vocab, 1)]}
+    texts[backend.fork(first)] = [*stem, *models.ids(13, file.spec.vocab, 2)]
+    texts[backend.fork(first)] = [*stem[:-1], *models.ids(9, file.spec.vocab, 3)]
+    for seq, tokens in texts.items():
+        heads.feed(backend, seq, tokens[58:-1], [3])
+    asked = [heads.ask(seq, tokens) for seq, tokens in texts.items()]
+    found = head.draft(asked) if together else [head.draft([item])[0] for item in asked]
+    for (seq, tokens), drawn in zip(texts.items(), found, strict=True):
+        assert (drawn, head.export_state(seq)) == heads.fresh(backend, head, tokens)
+
+
+@BOTH
 def test_who_cannot_be_drafted_for_gets_nothing(model: Maker, make: Make) -> None:
     file = model("plain")
     backend = NativeBackend(file, threads=1)
