@@ -1,7 +1,8 @@
 """What a drafting head costs: a draft of some steps against a one-row pass of its target, in interleaved rounds.
 
-    python benchmarks/head.py MODEL.gguf [--threads N] [--vocab 8192] [--rounds 9] [--head FOLDER]
+    python benchmarks/head.py MODEL.gguf [--threads N] [--vocab 8192] [--rounds 9] [--head FOLDER] [--cpu]
 
+--cpu counts processor time of one thread, for a busy machine.
 Without a head, one of random weights (Q4_1) is used: its guesses are worth nothing, its cost is the same. As in real
 use, every draft comes behind a pass that read accepted tokens and pushed the head's weights out of the caches.
 """
@@ -34,11 +35,15 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--context", type=int, default=400)
     parser.add_argument("--head", type=Path)
+    parser.add_argument("--cpu", action="store_true")
     arguments = parser.parse_args()
+    clock = time.thread_time if arguments.cpu else time.perf_counter
+    threads = 1 if arguments.cpu else arguments.threads
     file = gguf.read(arguments.model)
     heads = [headfile.read(arguments.head)] if arguments.head else random_heads(file, arguments.vocab)
     for head in heads:
-        measure(file, head, arguments.threads, arguments.rounds, arguments.context)
+        backend = NativeBackend(file, threads=threads)
+        measure(backend, head, arguments.rounds, arguments.context, clock)
 
 
 def random_heads(file: ModelFile, vocab: int) -> list[headfile.HeadFile]:
@@ -59,19 +64,21 @@ def random_heads(file: ModelFile, vocab: int) -> list[headfile.HeadFile]:
     return [random_head(eagle, spec.vocab), random_head(medusa, spec.vocab)]
 
 
-def measure(file: ModelFile, head: headfile.HeadFile, threads: int | None, rounds: int, context: int) -> None:
+def measure(
+    backend: NativeBackend, head: headfile.HeadFile, rounds: int, context: int, clock: Callable[[], float]
+) -> None:
     """One head: drafts of every length at temperature 0, one drawn at 1, and the plain passes between."""
-    backend = NativeBackend(file, threads=threads)
     native = backend.attach(head)
     seq = backend.open()
     native.begin(seq)
     tokens = [7 + 31 * i % 1000 for i in range(context)]
-    start = time.perf_counter()
+    start = clock()
     backend.extend([Extend(seq, tokens, None, [0] * context)])
-    read = time.perf_counter()
+    read = clock()
     backend.commit([(seq, range(context))])
-    print(f"\n{head.spec.kind.value}: {native.weight_bytes / 1e6:.1f} MB, {backend.capabilities.threads} threads, ", end="")
-    print(f"prompt of {context}: pass {1e3 * (read - start):.0f} ms, commit {1e3 * (time.perf_counter() - read):.2f} ms")
+    end = clock()
+    print(f"\n{head.spec.kind.value}: {native.weight_bytes / 1e6:.1f} MB, {backend.capabilities.threads} threads")
+    print(f"prompt of {context}: pass {1e3 * (read - start):.0f} ms, commit {1e3 * (end - read):.2f} ms")
     steps = [n for n in LENGTHS if n <= head.spec.depth or not native.independent]
     jobs: dict[str, Callable[[], object]] = {"one row": lambda: backend.extend([Extend(seq, [5], None, [1])])}
     for n in steps:
@@ -79,20 +86,23 @@ def measure(file: ModelFile, head: headfile.HeadFile, threads: int | None, round
     wide, hot = steps[-1], Draw(1.0, seed=1)
     jobs[f"{wide} steps, 4 wide"] = lambda: native.draft([HeadChain(seq, 5, wide, GREEDY, context + 1, 4)])
     jobs[f"{wide} steps, drawn"] = lambda: native.draft([HeadChain(seq, 5, wide, hot, context + 1, 1)])
-    spent = interleaved(backend, seq, context, jobs, rounds)
+    spent = interleaved(backend, seq, context, jobs, rounds, clock)
     whole = statistics.median(spent["one row"])
     for name, seconds in spent.items():
         n = int(name.split()[0]) if name[0].isdigit() else 1
         median = statistics.median(seconds)
         shares = [part / base / n for part, base in zip(seconds, spent["one row"], strict=True)]
-        print(
-            f"{name:18} {1e6 * median:8.0f} us  a step {1e6 * median / n:7.0f} us = {median / n / whole:6.1%} of a pass "
-            f"({min(shares):.1%} to {max(shares):.1%})"
-        )
+        share = f"{median / n / whole:6.1%} of a pass ({min(shares):.1%} to {max(shares):.1%})"
+        print(f"{name:18} {1e6 * median:8.0f} us  a step {1e6 * median / n:7.0f} us = {share}")
 
 
 def interleaved(
-    backend: NativeBackend, seq: int, context: int, jobs: dict[str, Callable[[], object]], rounds: int
+    backend: NativeBackend,
+    seq: int,
+    context: int,
+    jobs: dict[str, Callable[[], object]],
+    rounds: int,
+    clock: Callable[[], float],
 ) -> dict[str, list[float]]:
     """Seconds of each job in each round, the median of some tries; before each the sequence gets KEPT new rows."""
     spent: dict[str, list[float]] = {name: [] for name in jobs}
@@ -103,9 +113,9 @@ def interleaved(
                 backend.truncate(seq, context - KEPT)
                 backend.extend([Extend(seq, [9] * KEPT, None, [1] * KEPT)])
                 backend.commit([(seq, range(KEPT))])
-                start = time.perf_counter()
+                start = clock()
                 job()
-                tries.append(time.perf_counter() - start)
+                tries.append(clock() - start)
             spent[name].append(statistics.median(tries))
     return spent
 
