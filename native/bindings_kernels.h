@@ -161,6 +161,23 @@ int kernel_draw(const std::string& isa, FloatIn x, float inverse_temperature, ui
   return index;
 }
 
+// the place of the token drawn from entries that stand for ids
+int kernel_place(const std::string& isa, FloatIn x, const ArrayIn<int32_t>& ids, const DrawTuple& draw, uint32_t position) {
+  const int count = vocabulary_of(x), padded = (count + kLanes - 1) / kLanes * kLanes;
+  check_kernel(ids.size() == x.size(), "x and ids must be equally long");
+  const Kernels& k = kernels_for(isa);
+  Buffer<float> logits(static_cast<size_t>(padded));
+  Buffer<int32_t> own(static_cast<size_t>(padded));
+  std::fill(logits.get(), logits.get() + padded, -std::numeric_limits<float>::infinity());
+  std::copy(x.data(), x.data() + count, logits.get());
+  std::copy(ids.data(), ids.data() + count, own.get());
+  FloatMode mode;
+  float best;
+  int largest;
+  k.argmax(logits.get(), 0, count, &best, &largest);
+  return Sampler(k).place(logits.get(), own.get(), count, largest, draw_of(draw), position);
+}
+
 // core.sampling's token, law and logprobs of a row
 int kernel_token(const std::string& isa, FloatIn x, const DrawTuple& draw, uint32_t position, const AdjustIn& adjust) {
   const int vocab = vocabulary_of(x);
@@ -208,6 +225,7 @@ void bind_kernels(nb::module_& m) {
   m.def("kernel_merge", &kernel_merge, nb::arg("isa"), nb::arg("first"), nb::arg("second"));
   m.def("kernel_draw", &kernel_draw, nb::arg("isa"), nb::arg("x"), nb::arg("inverse_temperature"), nb::arg("seed"), nb::arg("sample"), nb::arg("position"));
   m.def("kernel_token", &kernel_token, nb::arg("isa"), nb::arg("x"), nb::arg("draw"), nb::arg("position"), nb::arg("adjust") = nb::none());
+  m.def("kernel_place", &kernel_place, nb::arg("isa"), nb::arg("x"), nb::arg("ids"), nb::arg("draw"), nb::arg("position"));
   m.def("kernel_law", &kernel_law, nb::arg("isa"), nb::arg("x"), nb::arg("draw"), nb::arg("adjust") = nb::none());
   m.def("kernel_logprobs", &kernel_logprobs, nb::arg("isa"), nb::arg("x"), nb::arg("chosen"), nb::arg("top"), nb::arg("draw").none(), nb::arg("adjust") = nb::none());
   m.def("kernel_top", &kernel_top, nb::arg("isa"), nb::arg("x"), nb::arg("count"));

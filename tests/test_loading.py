@@ -10,9 +10,12 @@ import pytest
 import outrider
 from outrider import loading
 from outrider.errors import SourceError, UsageError
+from outrider.models import gguf, headfile
+from outrider.models.fingerprint import fingerprint
 from outrider.models.spec import ModelFile
 from outrider.testing import drafters
 from outrider.testing.gguf_maker import tiny_llama
+from outrider.testing.heads import eagle_spec, medusa_spec, random_head
 from outrider.testing.table import RandomLaw, TableBackend
 
 NOWHERE = "no/such/file.gguf"
@@ -35,6 +38,8 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ({"drafter": "sufix"}, "drafter is 'sufix'; built in are 'auto', 'ngram', 'suffix'"),
         ({"drafter": "model"}, "the drafter 'model' needs draft_model; give it, or choose 'auto'"),
         ({"drafter": "store"}, "the drafter 'store' needs store; give it, or choose 'auto'"),
+        ({"drafter": "head"}, "the drafter 'head' needs head; give it, or choose 'auto'"),
+        ({"drafter": "ngram", "head": "x"}, "head is 'x' but the drafter is 'ngram'; choose 'head'"),
         ({"drafter": "ngram", "store": "x"}, "store is 'x' but the drafter is 'ngram'; choose 'store'"),
         ({"drafter": "ngram", "draft_model": "x"}, "draft_model is 'x' but the drafter is 'ngram'; choose 'model'"),
         ({"drafter": 3}, "drafter is a int without begin, propose, observe, end"),
@@ -120,3 +125,35 @@ def test_a_draft_model(model: Path) -> None:
             result.token_ids == outrider.load(model, "none").generate("hello", max_tokens=50, ignore_eos=True).token_ids
         )
         assert result.stats.tokens_per_pass > 3
+
+
+@pytest.mark.parametrize("kind", ["eagle3", "medusa"])
+def test_a_head(tmp_path: Path, kind: str) -> None:
+    """With the engine itself, which alone runs heads; the target is held to the ids that the head has."""
+    path = tiny_llama(tmp_path / "tiny.gguf", context=256)
+    own = fingerprint(gguf.read(path)).hex()
+    ids = (7, 40, 99, 200)
+    spec = eagle_spec(own, draft_vocab=4) if kind == "eagle3" else medusa_spec(own, draft_vocab=4)
+    head = random_head(spec, 320, 1, ids)
+    headfile.write(tmp_path / "head", head.spec, head.tensors)
+
+    def ask(drafter: str, **given: Any) -> Any:
+        llm = outrider.load(path, drafter, threads=1, **given)
+        return llm.generate("hello", max_tokens=60, temperature=0.9, seed=2, allowed_token_ids=ids)
+
+    expected = ask("none").token_ids
+    for drafter in ("head", "auto"):
+        found = ask(drafter, gamma=4, head=tmp_path / "head")
+        assert found.token_ids == expected
+        assert found.stats.drafted > found.stats.accepted > 0
+    ask("auto", head=str(tmp_path / "head"))  # as much as pays
+    assert ask("head", gamma=4, head=tmp_path / "head", rule="block").stats.accepted > 0
+
+
+def test_heads_that_cannot_be(model: Path, tmp_path: Path) -> None:
+    head = random_head(eagle_spec("ab" * 32), 320)
+    headfile.write(tmp_path / "head", head.spec, head.tensors)
+    with pytest.raises(UsageError, match=r"head .*nowhere has no head.json"):
+        outrider.load(model, "head", head=tmp_path / "nowhere")
+    with pytest.raises(UsageError, match="this backend runs no heads; leave it out"):
+        outrider.load(model, "auto", head=tmp_path / "head")

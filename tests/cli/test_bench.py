@@ -89,7 +89,7 @@ def test_json(questions: str, capsys: pytest.CaptureFixture[str], monkeypatch: p
     fields: list[Entry] = []
     arguments = ["--questions", questions, "--json", "--model", "m.gguf", "--threads", "3", *BOTH]
     assert main(["bench", *arguments], tools(fields=fields)) == 0
-    assert fields == [Entry("m.gguf", 3, ["none", "ngram"], None, None)]
+    assert fields == [Entry("m.gguf", 3, ["none", "ngram"], None, None, None)]
     out, err = capsys.readouterr()
     assert err == ""
     result = json.loads(out)
@@ -117,9 +117,10 @@ def test_plain_ngram_and_auto_are_the_default_and_get_what_they_need(
     questions: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fields: list[Entry] = []
-    arguments = ["bench", "--questions", questions, "--json", "--draft-model", "s.gguf", "--store", "s.bin", *QUICK]
+    given = ["--draft-model", "s.gguf", "--store", "s.bin", "--head", "h"]
+    arguments = ["bench", "--questions", questions, "--json", *given, *QUICK]
     assert main(arguments, tools(fields=fields)) == 0
-    assert fields == [Entry(None, None, ["none", "ngram", "auto"], "s.gguf", "s.bin")]
+    assert fields == [Entry(None, None, ["none", "ngram", "auto"], "s.gguf", "s.bin", "h")]
     assert [row["drafter"] for row in json.loads(capsys.readouterr().out)["rows"][-3:]] == ["none", "ngram", "auto"]
 
 
@@ -234,6 +235,9 @@ def test_ctrl_c_before_the_first_answer(questions: str, capsys: pytest.CaptureFi
         (["--drafters", ""], "--drafters: drafter is ''"),
         (["--drafters", "none,model"], "the drafter model needs --draft-model"),
         (["--drafters", "store"], "the drafter store needs --store"),
+        (["--drafters", "head"], "the drafter head needs --head"),
+        (["--drafters", "ngram", "--head", "h"], "--head is for the drafters auto and head"),
+        (["--url", "http://127.0.0.1:1/v1", "--head", "h"], "--head is for the drafters beside --url"),
         (["--drafters", "ngram", "--store", "s"], "--store is for the drafters auto and store"),
         (["--drafters", "ngram", "--draft-model", "m"], "--draft-model is for the drafters auto and model"),
         (["--per-group", "0"], "--per-group is 0: give 1 or more"),
@@ -373,6 +377,6 @@ def test_the_real_thing(default_model: Path, questions: str, capsys: pytest.Capt
 def test_help_lists_every_flag(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "--help"]) == 0
     shown = capsys.readouterr().out
-    names = """questions per-group drafters draft-model store rounds url api-model model threads temperature seed
+    names = """questions per-group drafters draft-model store head rounds url api-model model threads temperature seed
         max-tokens json report"""
     assert [name for name in names.split() if f"--{name}" not in shown] == []

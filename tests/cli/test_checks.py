@@ -33,6 +33,8 @@ NONSENSE = [
     ("--drafter model", "the drafter model needs --draft-model"),
     ("--drafter store", "the drafter store needs --store"),
     ("--drafter store --store s --draft-model m", "--draft-model is for the drafters auto and model: choose one"),
+    ("--drafter head", "the drafter head needs --head"),
+    ("--drafter none --head h", "--head is for the drafters auto and head: choose one"),
     ("--drafter none --store s", "--store is for the drafters auto and store: choose one"),
     ("--threads 0", "--threads is 0"),
     ("--threads 257", "--threads is 257"),

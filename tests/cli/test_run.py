@@ -100,11 +100,14 @@ def test_what_speculation_may_do_arrives(model: ScriptedModel, tmp_path: Path) -
     given = ["--drafter", "store", "--store", "s.bin", "--prediction", str(expected)]
     assert main(["run", "hi", *given], tools(model, loads)) == 0
     assert main(["run", "hi", "--no-speculate"], tools(model, loads)) == 0
-    assert [(load.drafter, load.draft_model, load.store) for load in loads] == [
-        ("store", None, "s.bin"),
-        ("auto", None, None),
+    assert main(["run", "hi", "--drafter", "head", "--head", "h"], tools(model, loads)) == 0
+    assert [(load.drafter, load.draft_model, load.store, load.head) for load in loads] == [
+        ("store", None, "s.bin", None),
+        ("auto", None, None, None),
+        ("head", None, None, "h"),
     ]
-    assert [ask.guessing for _, ask in model.asked] == [Guessing(prediction="Dear Sir,\n"), Guessing(speculate=False)]
+    guessing = [ask.guessing for _, ask in model.asked]
+    assert guessing == [Guessing(prediction="Dear Sir,\n"), Guessing(speculate=False), Guessing()]
 
 
 def test_json(model: ScriptedModel, capsys: pytest.CaptureFixture[str]) -> None:
@@ -283,8 +286,8 @@ def test_help_lists_every_flag(capsys: pytest.CaptureFixture[str]) -> None:
     themes = [flags.MODEL, flags.LAW, flags.PENALTIES, flags.END, flags.FORM, flags.OUTPUT]
     places = [text.index(f"\n{theme}:\n") for theme in themes]
     assert places == sorted(places)
-    wanted = """--model --drafter --draft-model --store --prediction --gamma --max-draft --no-speculate --rule --threads
-        --temperature --top-k --top-p --min-p --typical-p --seed
+    wanted = """--model --drafter --draft-model --store --head --prediction --gamma --max-draft --no-speculate --rule
+        --threads --temperature --top-k --top-p --min-p --typical-p --seed
         --frequency-penalty --presence-penalty --repetition-penalty --logit-bias --allowed-token-ids --banned-token-ids
         --max-tokens --min-tokens --stop --stop-token-ids --ignore-eos --json-schema --json-object --regex --grammar
         --constrain-after --raw --n --echo --logprobs --logprobs-mode --prompt-logprobs --json --explain --color

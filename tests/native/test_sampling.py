@@ -14,7 +14,7 @@ from tests.native.conftest import Maker
 from outrider import _native
 from outrider.backends.base import Extend, Want
 from outrider.backends.native import NativeBackend
-from outrider.backends.native.backend import draw_arguments
+from outrider.backends.native.values import draw_arguments
 from outrider.core import maths, noise, sampling
 from outrider.core.sampling import GREEDY, Adjust, Draw
 from outrider.core.types import FloatArray, WordArray

@@ -35,7 +35,6 @@ struct CacheLayout {
 class BlockPool : public std::enable_shared_from_this<BlockPool> {
  public:
   explicit BlockPool(size_t block_bytes) : block_bytes_((block_bytes + 63) / 64 * 64) {}
-  ~BlockPool();
   BlockPool(const BlockPool&) = delete;
   BlockPool& operator=(const BlockPool&) = delete;
 
@@ -48,7 +47,7 @@ class BlockPool : public std::enable_shared_from_this<BlockPool> {
   size_t block_bytes_;
   size_t total_ = 0;  // blocks, free and taken
   std::vector<uint8_t*> free_;
-  std::vector<std::pair<void*, size_t>> slabs_;
+  std::vector<std::unique_ptr<Arena>> slabs_;
 };
 
 using CacheBlock = std::shared_ptr<uint8_t>;

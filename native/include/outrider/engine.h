@@ -1,6 +1,7 @@
 // Sequences and passes: what the Backend protocol (backends/base.py) promises, natively.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "outrider/cache.h"
+#include "outrider/head.h"
 #include "outrider/model.h"
 #include "outrider/sampling.h"
 
@@ -48,10 +50,24 @@ struct Row {
   bool patched = false;  // some row on its path lies in side memory
 };
 
+// The states that a pass kept: the residual stream entering block l, or leaving the last one (l = layers).
+struct States {
+  std::vector<int> layers;                // which l, ascending
+  std::shared_ptr<Buffer<float>> values;  // [kept rows, layers, hidden]
+  int hidden = 0;
+
+  bool has(int layer) const { return std::find(layers.begin(), layers.end(), layer) != layers.end(); }
+  size_t row_size() const { return layers.size() * static_cast<size_t>(hidden); }
+  // The states of one kept row for the given l, one behind the other.
+  void copy(int row, const std::vector<int>& of, float* out) const;
+};
+
 struct Sequence {
   int length = 0;  // committed positions
   CacheTable table;
   std::vector<Row> rows;      // uncommitted
+  States states;              // of the rows, where a head follows; the first row's place among them, or -1
+  int first_state = -1;
   Buffer<uint8_t> side;       // [slots, layers, kv_heads] of CacheLayout::side_bytes
   int slots = 0;
 };
@@ -64,6 +80,7 @@ class Scores {
     std::vector<int> want;
     std::vector<int> position;
     DrawSpec draw;
+    int first_state = -1;  // place of its first row among the kept ones, -1 where they were not kept
   };
   // All throw std::invalid_argument for a row that did not want what is asked. Any number of threads may ask.
   int token(int item, int row);
@@ -72,6 +89,8 @@ class Scores {
   void law(int item, int row, const AdjustSpec&, float* out) const;
   Logprobs logprobs(int item, int row, int chosen, int top, bool processed, const AdjustSpec&) const;
   std::vector<int> top(int item, int row, int count) const;
+  size_t rows(int item) const;
+  void copy_states(int item, float* out) const;  // [rows, taps, hidden]
 
   std::vector<Item> items;
   std::vector<int> tokens;   // [wanted rows], -1: not drawn yet
@@ -80,8 +99,11 @@ class Scores {
   size_t stride = 0;
   int vocab = 0;
   std::shared_ptr<SamplerPool> samplers;
+  States states;
+  std::vector<int> taps;  // the l that the caller asked for, in its order
 
  private:
+  const Item& item_of(int item) const;
   size_t slot_of(int item, int row, int least) const;
   int drawn(int item, int row, size_t slot, const AdjustSpec&) const;
 };
@@ -107,6 +129,14 @@ class Engine {
   std::shared_ptr<Scores> extend(const std::vector<ExtendItem>& items, PhaseSeconds* phases = nullptr);
   void commit(const std::vector<std::pair<int, std::vector<int>>>& items);
   std::vector<DrawnChain> chain(const std::vector<ChainItem>& items);
+  void tap(const std::vector<int>& layers);  // passes from now on keep these states of every row
+  // A head for this model's sequences. It hears of what is committed to those that it follows, and keeps in step with
+  // fork, truncate and close, for as long as somebody holds it.
+  std::shared_ptr<Head> attach(const HeadConfig&, const std::vector<HeadTensor>&);
+  bool follow(Head&, int seq);
+  void unfollow(Head&, int seq);
+  std::vector<HeadDrawn> draft(Head&, const std::vector<HeadItem>&);
+  void export_head(const Head&, int seq, std::vector<uint8_t>* features, std::vector<uint8_t>* keys, std::vector<uint8_t>* values);
   // The committed keys and values [layers, kv_heads, length, d] as raw cache bytes, for tests of equality.
   void export_cache(int seq, std::vector<uint8_t>* keys, std::vector<uint8_t>* values);
   size_t open_sequences();
@@ -122,7 +152,10 @@ class Engine {
   void check_chains(const std::vector<ChainItem>& items);
   std::shared_ptr<Scores> pass_over(const std::vector<ExtendItem>& items, PhaseSeconds* phases);
   void place_rows(const ExtendItem& item, Sequence& s);
-  void keep_path(Sequence& s, const std::vector<int>& path);
+  void keep_path(int seq, const std::vector<int>& path);
+  std::vector<std::shared_ptr<Head>> heads();
+  void check_head(const Head&);
+  std::vector<int> kept_states(const std::vector<std::shared_ptr<Head>>&) const;
 
   std::mutex mutex_;
   int threads_;
@@ -132,6 +165,8 @@ class Engine {
   std::shared_ptr<BlockPool> pool_;
   RopeTable rope_;
   std::unordered_map<int, Sequence> sequences_;
+  std::vector<int> taps_;
+  std::vector<std::weak_ptr<Head>> heads_;
   int next_ = 0;
   std::unique_ptr<Workspace> workspace_;
 };

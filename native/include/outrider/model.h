@@ -52,7 +52,6 @@ class Model {
   // Reads and repacks; throws std::invalid_argument for a configuration the kernels cannot run, std::runtime_error
   // where the file cannot be read.
   Model(const ModelConfig&, const std::string& path, const std::vector<TensorSource>&, int threads);
-  ~Model();
   Model(const Model&) = delete;
   Model& operator=(const Model&) = delete;
 
@@ -65,8 +64,7 @@ class Model {
 
  private:
   friend class Loader;
-  explicit Model(const ModelConfig&);
-  uint8_t* arena_ = nullptr;
+  Arena arena_;
   size_t arena_bytes_ = 0;
 };
 

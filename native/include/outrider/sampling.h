@@ -47,6 +47,11 @@ class Sampler {
 
   // largest: the arg-max of the logits
   int token(const float* logits, int vocab, int largest, const DrawSpec&, uint32_t position, const AdjustSpec&);
+  // The place of the token drawn from entries that stand for ids [count], ascending, both padded to whole vectors, the
+  // logits with -inf: that of `token` on a row of all ids, but for sums of the filters' weights.
+  int place(const float* logits, const int32_t* ids, int count, int largest, const DrawSpec&, uint32_t position);
+  // The `width` likeliest of softmax(logits * factor) with their chances, best first; none where no logit is finite.
+  std::vector<std::pair<int, float>> likely(const float* logits, int count, float factor, int width);
   void law(const float* logits, int vocab, const DrawSpec&, const AdjustSpec&, float* out);  // out [V]
   // draw null: of the model's own law
   Logprobs logprobs(const float* logits, int vocab, int chosen, int top, const DrawSpec* draw, const AdjustSpec&);

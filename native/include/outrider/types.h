@@ -82,6 +82,8 @@ struct Kernels {
   void (*argmax)(const float* x, int begin, int end, float* best, int* index);
   // arg-max of x * inverse_temperature + noise; likely: an id whose logit is large, which costs nothing but time
   void (*draw)(const float* x, int count, float inverse_temperature, const DrawKey&, int likely, int* index);
+  // as draw, of entries that stand for ids [count], ascending; count in whole vectors
+  void (*draw_ids)(const float* x, const int32_t* ids, int count, float inverse_temperature, const DrawKey&, int likely, int* index);
   // The sampling transforms (sampling.h). Rows of scores are padded to whole vectors.
   void (*scale_row)(const float* x, int count, float factor, const uint32_t* mask, float* out);
   float (*exp_sum)(const float* x, int count, float best, float* weights);

@@ -1,7 +1,5 @@
 #include "outrider/cache.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <cstring>
 #include <new>
@@ -23,24 +21,16 @@ void gather(const uint8_t* keys, int dim, int lane, uint8_t* elements) {
 
 size_t group_bytes(const CacheLayout& l) { return static_cast<size_t>(kLanes * l.dim) * l.element; }
 
-constexpr size_t kHugePage = size_t{2} << 20, kSlab = size_t{16} << 20;
+constexpr size_t kSlab = size_t{16} << 20;
 
 }  // namespace
 
-BlockPool::~BlockPool() {
-  for (const auto& [address, bytes] : slabs_) munmap(address, bytes);
-}
-
 void BlockPool::add_slab() {
-  const size_t count = std::max<size_t>(1, kSlab / block_bytes_), bytes = (count * block_bytes_ + kHugePage - 1) / kHugePage * kHugePage;
+  const size_t count = std::max<size_t>(1, kSlab / block_bytes_);
   // Room for every block there is: giving one back must not need memory.
   free_.reserve(total_ + count);
-  slabs_.reserve(slabs_.size() + 1);
-  void* got = mmap(nullptr, bytes + kHugePage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (got == MAP_FAILED) throw std::bad_alloc();
-  slabs_.emplace_back(got, bytes + kHugePage);
-  auto* first = reinterpret_cast<uint8_t*>((reinterpret_cast<uintptr_t>(got) + kHugePage - 1) / kHugePage * kHugePage);
-  madvise(first, bytes, MADV_HUGEPAGE);  // only a hint
+  slabs_.push_back(std::make_unique<Arena>());
+  uint8_t* const first = slabs_.back()->take(count * block_bytes_);
   total_ += count;
   for (size_t i = count; i-- > 0;) free_.push_back(first + i * block_bytes_);
 }

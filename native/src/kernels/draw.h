@@ -119,3 +119,29 @@ void draw(const float* x, int count, float inverse_temperature, const DrawKey& k
   float value;
   best_of_lanes(best, 0, &value, index);
 }
+
+// The same where entry i stands for the id ids[i], ascending: what `draw` finds in a row of all ids in which the others
+// are -inf. count is whole vectors; likely and *index are places.
+void draw_ids(const float* x, const int32_t* ids, int count, float inverse_temperature, const DrawKey& key, int likely, int* index) {
+  Best best = best_start();
+  const F scale = set1(inverse_temperature);
+  I word[4];
+  philox(set1_i(ids[likely] / 4), key, word);
+  F bar = add(mul(set1(x[likely]), scale), gumbel(word[ids[likely] % 4]));
+  bar = max(bar, best.value);  // not NaN
+  for (int at = 0; at < count; at += kLanes) {
+    const F score = mul(load(x + at), scale);
+    if (to_mask(less(add(score, set1(kGumbelMost)), bar)) == 0xFFFF) continue;
+    float raw[kLanes];
+    __builtin_memcpy(raw, ids + at, sizeof raw);
+    const I id = bits(load(raw));
+    philox(srl<2>(id), key, word);
+    const M odd = is_zero(sub_i(and_i(id, set1_i(1)), set1_i(1))), upper = is_zero(sub_i(and_i(id, set1_i(2)), set1_i(2)));
+    const I own = select_i(upper, select_i(odd, word[3], word[2]), select_i(odd, word[1], word[0]));
+    if (to_mask(less(add(score, gumbel_bound(own)), bar)) == 0xFFFF) continue;
+    best_update(best, add(score, gumbel(own)), add_i(lanes(), set1_i(at)));
+    bar = max(set1(fold_max(best.value)), bar);
+  }
+  float value;
+  best_of_lanes(best, 0, &value, index);
+}

@@ -4,6 +4,6 @@ const Kernels table = {
     OUTRIDER_ISA_NAME, quant_linear<false>, quant_linear<true>, float_linear<false>, float_linear<true>,
     quantise,          rms_norm,            silu_mul,           rope,                attend,
     merge,             finish,              round_to_f16,       dequant_row,         argmax,
-    draw,              scale_row,           exp_sum,            distance_sum,        nearness,
-    drop_light,        divide,              gather,             log_of,
+    draw,              draw_ids,            scale_row,          exp_sum,             distance_sum,
+    nearness,          drop_light,          divide,             gather,              log_of,
 };

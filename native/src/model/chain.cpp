@@ -79,7 +79,7 @@ std::vector<DrawnChain> Engine::chain(const std::vector<ChainItem>& items) {
       for (size_t r = 0; r < read.size(); ++r) {
         std::vector<int> path(read[r].tokens.size());
         std::iota(path.begin(), path.end(), 0);
-        keep_path(find(read[r].seq), path);
+        keep_path(read[r].seq, path);
         const ChainItem& item = items[of[r]];
         const int index = static_cast<int>(r);
         const float* logits = scores->logits(index, path.back());
@@ -96,6 +96,7 @@ std::vector<DrawnChain> Engine::chain(const std::vector<ChainItem>& items) {
   } catch (...) {  // out of memory: as if nothing had been read
     for (size_t i = 0; i < items.size(); ++i) {
       Sequence& s = find(items[i].seq);
+      for (const auto& head : heads()) head->truncate(items[i].seq, before[i]);
       s.length = before[i];
       drop_rows(s);
     }

@@ -18,9 +18,31 @@ std::string text(int64_t n) { return std::to_string(n); }
 
 }  // namespace
 
-size_t Scores::slot_of(int item, int row, int least) const {
+void States::copy(int row, const std::vector<int>& of, float* out) const {
+  const size_t h = static_cast<size_t>(hidden);
+  for (int layer : of) {
+    const size_t tap = static_cast<size_t>(std::find(layers.begin(), layers.end(), layer) - layers.begin());
+    std::memcpy(out, values->get() + static_cast<size_t>(row) * row_size() + tap * h, h * sizeof(float));
+    out += h;
+  }
+}
+
+const Scores::Item& Scores::item_of(int item) const {
   require(item >= 0 && static_cast<size_t>(item) < items.size(), "the pass had no item " + text(item));
-  const Item& it = items[static_cast<size_t>(item)];
+  return items[static_cast<size_t>(item)];
+}
+
+size_t Scores::rows(int item) const { return item_of(item).slot.size(); }
+
+void Scores::copy_states(int item, float* out) const {
+  const Item& it = item_of(item);
+  require(!taps.empty(), "the pass kept no states; name the layers with tap before it");
+  const size_t size = taps.size() * static_cast<size_t>(states.hidden);
+  for (size_t r = 0; r < it.slot.size(); ++r) states.copy(it.first_state + static_cast<int>(r), taps, out + r * size);
+}
+
+size_t Scores::slot_of(int item, int row, int least) const {
+  const Item& it = item_of(item);
   require(row >= 0 && static_cast<size_t>(row) < it.slot.size(), "item " + text(item) + " has no row " + text(row));
   require(it.want[static_cast<size_t>(row)] >= least,
           "row " + text(row) + " did not want " + (least == kLogits ? "its logits" : "a token"));
@@ -94,6 +116,7 @@ Sequence& Engine::find(int seq) {
 void Engine::drop_rows(Sequence& s) {
   s.rows.clear();
   s.slots = 0;
+  if (s.first_state >= 0) s.states = States(), s.first_state = -1;
   s.table.shrink(s.length);
 }
 
@@ -110,6 +133,7 @@ int Engine::fork(int seq) {
   to.length = from.length;
   to.table = from.table;
   to.table.shrink(to.length);
+  for (const auto& head : heads()) head->fork(seq, next_);
   sequences_.emplace(next_, std::move(to));
   return next_++;
 }
@@ -119,6 +143,7 @@ void Engine::truncate(int seq, int length) {
   Sequence& s = find(seq);
   require(length >= 0 && length <= s.length,
           "cannot truncate sequence " + text(seq) + " of length " + text(s.length) + " to " + text(length));
+  for (const auto& head : heads()) head->truncate(seq, length);
   s.length = length;
   drop_rows(s);
 }
@@ -126,6 +151,7 @@ void Engine::truncate(int seq, int length) {
 void Engine::close(int seq) {
   std::lock_guard<std::mutex> hold(mutex_);
   find(seq);
+  for (const auto& head : heads()) head->end(seq);
   sequences_.erase(seq);
 }
 
@@ -137,6 +163,15 @@ int Engine::length(int seq) {
 size_t Engine::open_sequences() {
   std::lock_guard<std::mutex> hold(mutex_);
   return sequences_.size();
+}
+
+void Engine::tap(const std::vector<int>& layers) {
+  std::lock_guard<std::mutex> hold(mutex_);
+  for (size_t i = 0; i < layers.size(); ++i) {
+    require(layers[i] >= 0 && layers[i] <= model_.config.layers, "there is no state " + text(layers[i]) + "; the model has 0 to " + text(model_.config.layers));
+    require(std::find(layers.begin(), layers.begin() + static_cast<std::ptrdiff_t>(i), layers[i]) == layers.begin() + static_cast<std::ptrdiff_t>(i), "state " + text(layers[i]) + " is named twice");
+  }
+  taps_ = layers;
 }
 
 void Engine::check(const std::vector<ExtendItem>& items) {
@@ -193,20 +228,31 @@ std::shared_ptr<Scores> Engine::extend(const std::vector<ExtendItem>& items, Pha
 // A pass over checked items; the caller holds the lock.
 std::shared_ptr<Scores> Engine::pass_over(const std::vector<ExtendItem>& items, PhaseSeconds* phases) {
   try {
+    const std::vector<std::shared_ptr<Head>> heads = this->heads();
     std::vector<PassItem> pass;
+    bool keeps = !taps_.empty();
     for (const ExtendItem& item : items) {
       Sequence& s = find(item.seq);
       place_rows(item, s);
-      pass.push_back({&s, &item});
+      const bool followed = std::any_of(heads.begin(), heads.end(), [&item](const auto& head) { return head->follows(item.seq); });
+      pass.push_back({&s, &item, followed || !taps_.empty()});
+      keeps = keeps || followed;
     }
-    return Pass(model_, layout_, rope_, kernels_, threads_, *workspace_, std::move(pass)).run(phases);
+    const std::shared_ptr<Scores> scores =
+        Pass(model_, layout_, rope_, kernels_, threads_, *workspace_, pass, keeps ? kept_states(heads) : taps_).run(phases);
+    scores->taps = taps_;
+    for (size_t i = 0; keeps && i < items.size(); ++i)
+      if (scores->items[i].first_state >= 0) pass[i].sequence->states = scores->states, pass[i].sequence->first_state = scores->items[i].first_state;
+    return scores;
   } catch (...) {  // out of memory: rows that were not computed must not be committed
     for (const ExtendItem& item : items) drop_rows(find(item.seq));
     throw;
   }
 }
 
-void Engine::keep_path(Sequence& s, const std::vector<int>& path) {
+void Engine::keep_path(int seq, const std::vector<int>& path) {
+  Sequence& s = find(seq);
+  for (const auto& head : heads()) head->hear(seq, s, path);
   for (int r : path) {
     const Row& row = s.rows[static_cast<size_t>(r)];
     if (row.side < 0) continue;
@@ -235,7 +281,7 @@ void Engine::commit(const std::vector<std::pair<int, std::vector<int>>>& items) 
       above = r;
     }
   }
-  for (const auto& [seq, path] : items) keep_path(find(seq), path);
+  for (const auto& [seq, path] : items) keep_path(seq, path);
 }
 
 void Engine::export_cache(int seq, std::vector<uint8_t>* keys, std::vector<uint8_t>* values) {

@@ -1,7 +1,6 @@
 // Reads tensors slice by slice and packs them into one arena, in the order in which a pass uses them.
 // pread, not mmap: a file that is cut while we read gives an error instead of a signal, and peak memory is the arena.
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -59,15 +58,9 @@ class Loader {
   void load() {
     const ModelConfig& c = model_.config;
     plan();
-    model_.arena_ = static_cast<uint8_t*>(
-        mmap(nullptr, model_.arena_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-    if (model_.arena_ == MAP_FAILED) {
-      model_.arena_ = nullptr;
-      throw std::bad_alloc();
-    }
-    madvise(model_.arena_, model_.arena_bytes_, MADV_HUGEPAGE);  // fewer page walks in a 100 MB stream; only a hint
+    uint8_t* const arena = model_.arena_.take(model_.arena_bytes_);
     for (Item& item : items_) {
-      uint8_t* at = model_.arena_ + item.offset;
+      uint8_t* at = arena + item.offset;
       if (item.vector) {
         read_vector(*item.source, reinterpret_cast<float*>(at));
         *item.vector = reinterpret_cast<const float*>(at);
@@ -184,11 +177,8 @@ class Loader {
   std::vector<Item> items_;
 };
 
-Model::Model(const ModelConfig& c) : config(c), cache_type(c.dense ? CacheType::F32 : CacheType::F16) {}
-
-// Delegates, so that the destructor gives the arena back when the loading throws.
 Model::Model(const ModelConfig& c, const std::string& path, const std::vector<TensorSource>& tensors, int threads)
-    : Model(c) {
+    : config(c), cache_type(c.dense ? CacheType::F32 : CacheType::F16) {
   const std::pair<const char*, int> sizes[] = {
       {"layers", c.layers},     {"hidden size", c.hidden},             {"heads", c.heads}, {"key heads", c.kv_heads},
       {"head size", c.head_dim}, {"feed-forward size", c.feed_forward}, {"vocabulary", c.vocab}, {"context", c.context}};
@@ -204,10 +194,6 @@ Model::Model(const ModelConfig& c, const std::string& path, const std::vector<Te
   require(c.heads / c.kv_heads <= kMaxGroup, "more than 64 heads share a key head");
   require(c.context <= (1 << 20), "context " + std::to_string(c.context) + " is above 1,048,576");
   Loader(*this, path, tensors, threads).load();
-}
-
-Model::~Model() {
-  if (arena_) munmap(arena_, arena_bytes_);
 }
 
 }  // namespace outrider

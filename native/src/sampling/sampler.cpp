@@ -207,6 +207,32 @@ int Sampler::token(const float* logits, int vocab, int largest, const DrawSpec& 
   return token;
 }
 
+int Sampler::place(const float* logits, const int32_t* ids, int count, int largest, const DrawSpec& draw, uint32_t position) {
+  if (draw.greedy()) return largest;
+  const DrawKey key{draw.seed, position, draw.sample, 0};
+  const int padded = (count + kLanes - 1) / kLanes * kLanes;
+  int place = largest;
+  if (!draw.filters()) {
+    k_.draw_ids(logits, ids, padded, draw.inverse_temperature, key, largest, &place);
+  } else {
+    score(logits, count, draw, {});
+    k_.draw_ids(scores_.get(), ids, padded, 1.0f, key, best_at_, &place);
+  }
+  return place;
+}
+
+std::vector<std::pair<int, float>> Sampler::likely(const float* logits, int count, float factor, int width) {
+  load(logits, count, factor, {});
+  std::vector<std::pair<int, float>> found;
+  if (!std::isfinite(best_)) return found;
+  const float total = k_.exp_sum(scores_.get(), padded_, best_, weights_.get());
+  if (width == 1) return {{best_at_, 1.0f / total}};
+  largest(scores_.get(), count, static_cast<size_t>(width));
+  found.reserve(order_.size());
+  for (const uint64_t i : order_) found.emplace_back(id_of(i), weights_.get()[id_of(i)] / total);
+  return found;
+}
+
 void Sampler::law(const float* logits, int vocab, const DrawSpec& draw, const AdjustSpec& adjust, float* out) {
   score(logits, vocab, draw, adjust);
   const size_t bytes = static_cast<size_t>(vocab) * sizeof(float);

@@ -1,6 +1,7 @@
 """What the engine asks of whatever computes the target: sequences, passes, and the rows' results.
 
-Dimensions: n rows of one item, V vocabulary, W the vocabulary that a chain is drawn from.
+Dimensions: n rows of one item, V vocabulary, W the vocabulary that a chain is drawn from, T tapped states, H hidden
+size, S steps of a head's chain.
 
 A pass (`extend`) computes rows that hang below what a sequence has committed; `commit` keeps one path of them and
 forgets the rest. Every verb takes many sequences; one sequence is a list of one.
@@ -16,6 +17,7 @@ from typing import Protocol, runtime_checkable
 from outrider.api import Logprob
 from outrider.core.sampling import GREEDY, Adjust, Draw
 from outrider.core.types import FloatArray, IntArray
+from outrider.models.headfile import HeadFile
 
 __all__ = [
     "GREEDY",
@@ -27,9 +29,15 @@ __all__ = [
     "Draw",
     "Drawn",
     "Extend",
+    "Head",
+    "HeadChain",
+    "HeadDrawn",
+    "HeadHost",
     "PhaseTimer",
     "Phases",
     "Scores",
+    "StateTaps",
+    "TappedScores",
     "Want",
 ]
 
@@ -188,4 +196,90 @@ class ChainDrawer(Protocol):
         What was read is committed: the item's tokens, and the drawn ones but for the last. Raises what extend raises;
         what is committed has not changed then.
         """
+        ...
+
+
+class TappedScores(Scores, Protocol):
+    """The results of a pass that kept states."""
+
+    def states(self, item: int) -> FloatArray:
+        """The states of the item's rows [n, T * H], those of a row one behind the other in the order of the taps."""
+        ...
+
+
+@runtime_checkable
+class StateTaps(Protocol):
+    """What a backend may offer besides Backend: the states of its rows, as a drafting head is trained on them."""
+
+    def tap(self, layers: Sequence[int]) -> None:
+        """Passes from now on keep these states of every row; none: they keep nothing, and cost nothing.
+
+        State l is what enters block l (before its first norm), or what leaves the last block where l is the number of
+        blocks (before the output norm). Raises UsageError for a state that there is not, or that is named twice.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HeadChain:
+    """What a head is to guess for a sequence: what comes behind `last`, the token behind all that is committed.
+
+    position is that of the first guess, len(tokens) where tokens are all known ones. steps >= 1 guesses follow one
+    another, each with at most width >= 1 candidates. draw says how the chain's own tokens are chosen: the likeliest at
+    temperature 0, else with the target's noise and filters. A chain stops early behind the step where the product of
+    its largest chances falls below `least`.
+    """
+
+    seq: int
+    last: int
+    steps: int
+    draw: Draw
+    position: int
+    width: int
+    least: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class HeadDrawn:
+    """Of each step [S] the chain's own token, and the likeliest candidates (id, chance), best first.
+
+    A chance is that of the head's calibrated law at the draw's temperature, before filters. Nothing [0] where the
+    sequence is not one that the head can draft for, or where `position` does not follow what is committed. A head of
+    independent steps stops at its depth.
+    """
+
+    tokens: tuple[int, ...]
+    likely: tuple[tuple[tuple[int, float], ...], ...]
+
+
+class Head(Protocol):
+    """A drafting head that runs next to the target. Sequences are the backend's; a fork of a followed one is followed.
+
+    What a draft gives depends on the committed tokens and its arguments alone (a row is alone here, too).
+    """
+
+    @property
+    def independent(self) -> bool:
+        """Whether a step's candidates do not depend on the tokens of the steps before."""
+        ...
+
+    def begin(self, seq: int) -> bool:
+        """Follow a sequence from now on. False, and no draft ever: states of its committed rows were not kept."""
+        ...
+
+    def end(self, seq: int) -> None:
+        """Follow it no more; nothing of it is left. Closing a sequence does the same."""
+        ...
+
+    def draft(self, items: Sequence[HeadChain]) -> list[HeadDrawn]:
+        """The guesses for all items, in one call. Raises what extend raises."""
+        ...
+
+
+@runtime_checkable
+class HeadHost(Protocol):
+    """What a backend may offer besides Backend: to run a drafting head on its own states."""
+
+    def attach(self, head: HeadFile) -> Head:
+        """Load a head. Raises UsageError where it was trained for another model, or does not fit this one."""
         ...

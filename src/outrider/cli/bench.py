@@ -43,6 +43,7 @@ class Options:
     drafters: str | None
     draft_model: str | None
     store: str | None
+    head: str | None
     rounds: int
     url: str | None
     api_model: str | None
@@ -108,12 +109,13 @@ def _check(options: Options) -> list[str]:
             ("--threads", options.threads),
             ("--draft-model", options.draft_model),
             ("--store", options.store),
+            ("--head", options.head),
         ):
             if given is not None:
                 raise UsageError(f"{flag} is for the drafters beside --url: name them with --drafters")
         return []
     drafters = _drafters(DEFAULT_DRAFTERS if options.drafters is None else options.drafters)
-    for complaint in checks.drafter_needs(drafters, options.draft_model, options.store):
+    for complaint in checks.drafter_needs(drafters, options.draft_model, options.store, options.head):
         raise UsageError(complaint)
     return drafters
 
@@ -146,7 +148,7 @@ def _start(tools: Tools, options: Options, drafters: Sequence[str]) -> _Started:
     if options.url is not None:
         server = Server(options.url, options.api_model, settings, key=os.environ.get(API_KEY))
     if drafters:
-        entry = Entry(options.model, options.threads, drafters, options.draft_model, options.store)
+        entry = Entry(options.model, options.threads, drafters, options.draft_model, options.store, options.head)
         field = tools.field(entry)
         contenders += [Local(name, field.generators[name], field.encode, settings) for name in drafters]
         machine |= {"isa": field.isa, "threads": field.threads}

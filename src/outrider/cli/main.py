@@ -33,6 +33,7 @@ def run_command(
     drafter: flags.Drafting = flags.AUTO,
     draft_model: flags.SmallModel = None,
     store: flags.StoreFile = None,
+    head: flags.HeadFolder = None,
     prediction: flags.Prediction = None,
     gamma: flags.Gamma = None,
     max_draft: flags.MaxDraft = None,
@@ -73,12 +74,11 @@ def run_command(
 ) -> Job:
     """Answer a prompt, streaming.
 
-    On a terminal, guessed tokens are green, those that the answer's form forced are cyan, and a summary follows.
-    """
+    On a terminal, guessed tokens are green, those that the answer's form forced are cyan, and a summary follows."""
     from outrider.asking import Ask, Chance, Ending, Form, Guessing, Nudges, Telling
     from outrider.cli import checks, run
 
-    load = Load(model, drafter, gamma, threads, rule.value, draft_model, store)
+    load = Load(model, drafter, gamma, threads, rule.value, draft_model, store, head)
     chance = Chance(temperature, top_k, top_p, min_p, typical_p, seed)
     nudges = Nudges(frequency, presence, repetition, *checks.tokens(bias, allowed, banned))
     ending = Ending(max_tokens, min_tokens, ignore_eos, stop, checks.ids("--stop-token-ids", stop_ids))
@@ -122,6 +122,7 @@ def bench_command(
     drafters: flags.Drafters = None,
     draft_model: flags.SmallModel = None,
     store: flags.StoreFile = None,
+    head: flags.HeadFolder = None,
     rounds: flags.Rounds = 3,
     url: flags.Url = None,
     api_model: flags.ApiModel = None,
@@ -146,6 +147,7 @@ def bench_command(
         drafters,
         draft_model,
         store,
+        head,
         rounds,
         url,
         api_model,
@@ -197,7 +199,7 @@ def show(text: str) -> int:
 
 def application() -> typer.Typer:
     """The commands and their flags."""
-    from outrider.cli import plan, store
+    from outrider.cli import plan, store, train
 
     # Plain help and our own error lines: rich would double the time that --help takes.
     app = typer.Typer(
@@ -212,6 +214,7 @@ def application() -> typer.Typer:
     app.command("bench", cls=flags.Themed, epilog=flags.BENCH_EXAMPLES)(bench_command)
     app.add_typer(plan.application(), name="plan")
     app.add_typer(store.application(), name="store")
+    app.command("train", cls=flags.Themed, epilog=flags.TRAIN_EXAMPLES)(train.train_command)
     app.command("models")(models_command)
     return app
 

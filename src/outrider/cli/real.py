@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from outrider.cli.tools import Entry, Field, Load, Model, Site, Tools, Words
+from outrider.cli.tools import Entry, Field, Load, Model, Site, Target, Tools, Trainer, Words
 from outrider.errors import UsageError
 
 if TYPE_CHECKING:
     from outrider.models.cache import Cached
+    from outrider.train.types import Estimate, TrainOptions
 
 EMBEDDING = "token_embd.weight"
 
@@ -20,7 +22,14 @@ def _load(how: Load) -> Model:
     from outrider.loading import load
 
     return load(
-        how.model, how.drafter, how.gamma, how.threads, rule=how.rule, draft_model=how.draft_model, store=how.store
+        how.model,
+        how.drafter,
+        how.gamma,
+        how.threads,
+        rule=how.rule,
+        draft_model=how.draft_model,
+        store=how.store,
+        head=how.head,
     )
 
 
@@ -75,6 +84,7 @@ def _field(entry: Entry) -> Field:
             name,
             draft_model=entry.draft_model if name in plugins.WITH_MODEL else None,
             store=entry.store if name in plugins.WITH_STORE else None,
+            head=entry.head if name in plugins.WITH_HEAD else None,
         )
         for name in entry.drafters
     }
@@ -91,4 +101,48 @@ def _words(model: str | None) -> Words:
     return Words(file.spec.name, tokenizer.vocab, digest(tokenizer), partial(tokenizer.encode, special=False))
 
 
-TOOLS = Tools(_load, _site, _cached, _field, _words)
+def _target(model: str | None, threads: int | None) -> Target:
+    from outrider.loading import load
+    from outrider.models import gguf, sources
+    from outrider.models.digest import digest
+    from outrider.models.fingerprint import fingerprint
+    from outrider.models.tokenizer import Tokenizer
+    from outrider.train import data, questions
+
+    path = sources.resolve(model)
+    file = gguf.read(path)
+    tokenizer = Tokenizer(file.tokenizer)
+
+    def encode(text: str) -> list[int]:
+        return tokenizer.encode_prompt(questions.template(file.tokenizer).render(text), special=True)
+
+    return Target(
+        name=file.spec.name,
+        file=path,
+        vocab=file.spec.vocab,
+        context=file.spec.context,
+        fingerprint=fingerprint(file),
+        digest=digest(tokenizer),
+        end=file.tokenizer.eos,
+        frame=partial(questions.frame, file.tokenizer, tokenizer),
+        encode=encode,
+        dialogues=partial(data.dialogues, file=file),
+        generator=lambda: load(path, "none", None, threads).generator,
+    )
+
+
+def _trainer() -> Trainer:
+    from outrider import train
+
+    return Trainer(train.check, train.run, _estimate)
+
+
+def _estimate(options: TrainOptions, tokens: int) -> Estimate:
+    from outrider.models import gguf
+    from outrider.train.estimate import estimate
+
+    cores = options.threads or len(os.sched_getaffinity(0))
+    return estimate(options, gguf.read(options.target).spec, tokens, cores)
+
+
+TOOLS = Tools(_load, _site, _cached, _field, _words, _target, _trainer)

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from outrider.backends.base import Backend  # brings numpy, which --help does not wait for
     from outrider.drafters.base import Drafter
     from outrider.models.cache import Cached
+    from outrider.train.data import Dialogue
+    from outrider.train.questions import Frame
+    from outrider.train.types import Estimate, Progress, Result, TrainOptions
 
 
 class Detokenizer(Protocol):
@@ -54,6 +57,7 @@ class Load:
     rule: str = "coupled"
     draft_model: str | None = None
     store: str | None = None
+    head: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +81,7 @@ class Entry:
     drafters: Sequence[str]
     draft_model: str | None
     store: str | None
+    head: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +120,32 @@ class Words:
 
 
 @dataclass(frozen=True, slots=True)
+class Target:
+    """A model that a drafter is made for. Only `generator` reads its weights."""
+
+    name: str
+    file: Path
+    vocab: int
+    context: int
+    fingerprint: bytes  # models.fingerprint
+    digest: bytes  # models.digest
+    end: int | None  # the id behind an answer that ended
+    frame: Callable[[], Frame]  # UsageError where the chat template shows none
+    encode: Callable[[str], Sequence[int]]  # a user's message to the ids of the whole prompt
+    dialogues: Callable[[Sequence[Path]], Sequence[Dialogue]]  # train.data.dialogues
+    generator: Callable[[], Generator]  # plain decoding
+
+
+@dataclass(frozen=True, slots=True)
+class Trainer:
+    """What trains heads: the functions of outrider.train."""
+
+    check: Callable[[], None]  # UsageError where torch is missing
+    run: Callable[[TrainOptions, Callable[[Progress], None]], Result]
+    estimate: Callable[[TrainOptions, int], Estimate]  # (options, tokens of the answers)
+
+
+@dataclass(frozen=True, slots=True)
 class Tools:
     """The doors that the commands go through."""
 
@@ -123,3 +154,5 @@ class Tools:
     cached: Callable[[], Sequence[Cached]]
     field: Callable[[Entry], Field]
     words: Callable[[str | None], Words]  # (model)
+    target: Callable[[str | None, int | None], Target]  # (model, threads)
+    trainer: Callable[[], Trainer]

@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from outrider.drafters.base import Drafter  # brings numpy, which --help does not wait for
 
 GROUP = "outrider.drafters"
-BUILT_IN = ("auto", "ngram", "suffix", "recycle", "store", "model", "none")
-WITH_MODEL, WITH_STORE = ("auto", "model"), ("auto", "store")  # those that can use a draft model, or a store
+BUILT_IN = ("auto", "ngram", "suffix", "recycle", "store", "head", "model", "none")
+# those that can use a draft model, a store, or a drafting head
+WITH_MODEL, WITH_STORE, WITH_HEAD = ("auto", "model"), ("auto", "store"), ("auto", "head")
 VERBS = ("begin", "propose", "observe", "end")
 
 

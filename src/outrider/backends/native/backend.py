@@ -1,33 +1,33 @@
 """The C++ engine as a Backend: translates values and errors, computes nothing.
 
 A row is alone: its result never depends on the other rows, on tiles, chunks or threads (docs/numerics.md).
-Dimensions: n rows of one item, V vocabulary.
+Dimensions: n rows of one item, V vocabulary, T tapped states, H hidden size.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from typing import ParamSpec, TypeAlias, TypeVar
+from collections.abc import Sequence
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from outrider import _native
 from outrider.api import Logprob
-from outrider.backends.base import Adjust, Capabilities, Chain, Draw, Drawn, Extend, Phases
-from outrider.core import sampling
+from outrider.backends.base import Adjust, Capabilities, Chain, Drawn, Extend, Phases
+from outrider.backends.native.head import NativeHead, head_arguments
+from outrider.backends.native.values import DrawArguments, draw_arguments, translated
 from outrider.core.types import FloatArray
 from outrider.errors import BackendError, ModelFileError, UsageError
+from outrider.models.fingerprint import fingerprint
+from outrider.models.headfile import HeadFile
 from outrider.models.spec import ModelFile, ModelSpec, RopeKind
 
 ISA_VARIABLE = "OUTRIDER_ISA"  # forces an instruction set, for tests and for comparing
 
-_P = ParamSpec("_P")
-_R = TypeVar("_R")
-_DrawArguments: TypeAlias = tuple[float, int, int, int, float, float, float]
 # seq, tokens [n], parents [n] or none, want [n], draw
-_Item: TypeAlias = tuple[int, Sequence[int], Sequence[int], Sequence[int], _DrawArguments]
+_Item: TypeAlias = tuple[int, Sequence[int], Sequence[int], Sequence[int], DrawArguments]
 
 
 class NativeScores:
@@ -41,16 +41,16 @@ class NativeScores:
     def token(self, item: int, row: int, adjust: Adjust | None = None) -> int:
         """The target's token after this row. Raises UsageError where the row did not want one, or for a bad adjust."""
         if adjust is None:
-            return _translated(self._scores.token, item, row)
-        return _translated(self._scores.token, item, row, _arrays(adjust))
+            return translated(self._scores.token, item, row)
+        return translated(self._scores.token, item, row, _arrays(adjust))
 
     def logits(self, item: int, row: int) -> FloatArray:
         """The row's logits [V], a read-only view. Raises UsageError where the row did not want them."""
-        return _translated(self._scores.logits, item, row)
+        return translated(self._scores.logits, item, row)
 
     def law(self, item: int, row: int, adjust: Adjust | None = None) -> FloatArray:
         """p [V] after this row. Raises UsageError where the row did not want its logits, or for a bad adjust."""
-        return _translated(self._scores.law, item, row, _arrays(adjust))
+        return translated(self._scores.law, item, row, _arrays(adjust))
 
     def logprobs(
         self, item: int, row: int, chosen: int, top: int, processed: bool, adjust: Adjust | None = None
@@ -59,12 +59,16 @@ class NativeScores:
 
         Also where `chosen` is no id, `top` is negative or adjust is bad.
         """
-        own, best = _translated(self._scores.logprobs, item, row, chosen, top, processed, _arrays(adjust))
+        own, best = translated(self._scores.logprobs, item, row, chosen, top, processed, _arrays(adjust))
         return Logprob(chosen, own, tuple(best))
 
     def top(self, item: int, row: int, count: int) -> tuple[int, ...]:
         """The ids of the largest logits, best first. Raises UsageError where the row wanted nothing, or count < 0."""
-        return tuple(_translated(self._scores.top, item, row, count))
+        return tuple(translated(self._scores.top, item, row, count))
+
+    def states(self, item: int) -> FloatArray:
+        """The tapped states of an item's rows; see backends.base.StateTaps. Raises UsageError where none were kept."""
+        return translated(self._scores.states, item)
 
 
 class NativeBackend:
@@ -81,6 +85,7 @@ class NativeBackend:
     def __init__(
         self, model: ModelFile, *, threads: int | None = None, isa: str | None = None, dense: bool = False
     ) -> None:
+        self._file = model
         self._spec = model.spec
         _check_supported(model.spec)
         count = _thread_count(threads)
@@ -128,31 +133,31 @@ class NativeBackend:
 
     def fork(self, seq: int) -> int:
         """A new sequence with the same committed positions; memory is shared until one of them writes."""
-        return _translated(self._engine.fork, seq)
+        return translated(self._engine.fork, seq)
 
     def truncate(self, seq: int, length: int) -> None:
         """Forget the positions from `length` on, and uncommitted rows."""
-        _translated(self._engine.truncate, seq, length)
+        translated(self._engine.truncate, seq, length)
 
     def close(self, seq: int) -> None:
         """Give the sequence's memory back."""
-        _translated(self._engine.close, seq)
+        translated(self._engine.close, seq)
 
     def length(self, seq: int) -> int:
         """Committed positions."""
-        return _translated(self._engine.length, seq)
+        return translated(self._engine.length, seq)
 
     def extend(self, items: Sequence[Extend]) -> NativeScores:
         """One pass over the rows of all items. Raises UsageError or BackendError; what is committed stays."""
-        return NativeScores(_translated(self._engine.extend, self._arguments(items)))
+        return NativeScores(translated(self._engine.extend, self._arguments(items)))
 
     def time_phases(self, items: Sequence[Extend]) -> Phases:
         """A pass like `extend`, whose results nobody reads: where its time went. Raises what extend raises."""
-        return Phases(*_translated(self._engine.phase_seconds, self._arguments(items)))
+        return Phases(*translated(self._engine.phase_seconds, self._arguments(items)))
 
     def commit(self, items: Sequence[tuple[int, Sequence[int]]]) -> None:
         """Keep each sequence's path of rows of the last pass; an empty path drops them all."""
-        _translated(self._engine.commit, items)
+        translated(self._engine.commit, items)
 
     def chain(self, items: Sequence[Chain]) -> list[Drawn]:
         """Draw all chains in one call, without the GIL; see backends.base.ChainDrawer. Raises what extend raises."""
@@ -161,12 +166,26 @@ class NativeBackend:
             (item.seq, item.tokens, item.count, draw_arguments(item.draw, width), item.position, item.ids)
             for item, width in zip(items, widths, strict=True)
         ]
-        drawn = _translated(self._engine.chain, arguments)
+        drawn = translated(self._engine.chain, arguments)
         return [Drawn(tuple(tokens), tuple(best)) for tokens, best in drawn]
+
+    def tap(self, layers: Sequence[int]) -> None:
+        """Which states passes keep from now on; see backends.base.StateTaps. Raises UsageError for an unknown layer."""
+        translated(self._engine.tap, layers)
+
+    def attach(self, head: HeadFile) -> NativeHead:
+        """Load a drafting head; see backends.base.HeadHost. Raises UsageError where it is not for this model."""
+        own = fingerprint(self._file).hex()
+        if head.spec.fingerprint != own:
+            raise UsageError(
+                f"the head was trained for {head.spec.target_name} ({head.spec.fingerprint[:12]}), and the model is "
+                f"{self._spec.name} ({own[:12]}): give the head of this very file, or train one"
+            )
+        return NativeHead(self._engine, translated(self._engine.attach, *head_arguments(head)), head.spec, self.vocab)
 
     def export_cache(self, seq: int) -> tuple[bytes, bytes]:
         """The committed keys and values [layers, kv_heads, positions, d] as the cache's own bytes."""
-        return _translated(self._engine.export_cache, seq)
+        return translated(self._engine.export_cache, seq)
 
     def _arguments(self, items: Sequence[Extend]) -> list[_Item]:
         return [
@@ -179,28 +198,6 @@ class NativeBackend:
             )
             for item in items
         ]
-
-
-def _translated(call: Callable[_P, _R], /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
-    try:
-        return call(*args, **kwargs)
-    except (ValueError, TypeError, OverflowError) as error:
-        raise UsageError(_first_line(error)) from None
-    except RuntimeError as error:
-        raise BackendError(str(error)) from None
-    except MemoryError:
-        raise BackendError("out of memory; use shorter prompts or fewer sequences at once") from None
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0]
-
-
-def draw_arguments(draw: Draw, vocab: int) -> _DrawArguments:
-    """A Draw as the engine takes it: the factor that core.sampling uses (0 for the arg-max), and no huge top_k."""
-    factor = float(sampling.inverse_temperature(draw.temperature)) if draw.temperature else 0.0
-    top_k = min(draw.top_k, vocab)
-    return factor, draw.seed, draw.sample, top_k, draw.top_p, float(np.float32(draw.min_p)), draw.typical_p
 
 
 def _arrays(

@@ -1,0 +1,126 @@
+"""What the target makes of a text, from the native engine: states at the taps, and the likeliest next tokens.
+
+Dimensions: n tokens of a text, T taps, H hidden, K kept ids of a law.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from outrider.backends.base import Extend, TappedScores, Want
+from outrider.train.corpus import Text
+from outrider.train.target import Floats, normalised
+
+KEPT = 16  # ids of a law; on answers of the default model they hold 0.93 of the probability
+PASS_ROWS = 384  # rows of a pass: their logits take 75 MB with a vocabulary of 49,152
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Features:
+    """A text as its target sees it. Row r of the laws is about token prompt + 1 + r: what chain r guesses first."""
+
+    states: npt.NDArray[np.float16]  # [n - 1, T * H], every tap's state divided by its root mean square
+    law: npt.NDArray[np.int32]  # [starts, K]
+    chance: npt.NDArray[np.float16]  # [starts, K]
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of the arrays."""
+        return self.states.nbytes + self.law.nbytes + self.chance.nbytes
+
+
+class Tapped(Protocol):
+    """What is needed of a backend; see backends.base."""
+
+    def tap(self, layers: Sequence[int]) -> None: ...
+    def open(self) -> int: ...
+    def close(self, seq: int) -> None: ...
+    def extend(self, items: Sequence[Extend]) -> TappedScores: ...
+
+
+class Extractor:
+    """Computes features; a text's do not depend on the texts that are computed with it."""
+
+    def __init__(self, backend: Tapped, taps: Sequence[int], hidden: int, eps: float) -> None:
+        self._backend, self._taps, self._hidden, self._eps = backend, tuple(taps), hidden, eps
+        backend.tap(self._taps)
+
+    def features(self, texts: Sequence[Text]) -> list[Features]:
+        """Of each text. Raises what the backend raises."""
+        done: list[Features] = []
+        batch: list[Text] = []
+        for text in texts:
+            if batch and sum(len(other.ids) for other in batch) + len(text.ids) > PASS_ROWS:
+                done += self._pass(batch)
+                batch = []
+            batch.append(text)
+        return done + (self._pass(batch) if batch else [])
+
+    def _pass(self, texts: list[Text]) -> list[Features]:
+        sequences = [self._backend.open() for _ in texts]
+        try:
+            scores = self._backend.extend(
+                [
+                    Extend(seq, text.ids[:-1].tolist(), None, [Want.NONE] * text.prompt + [Want.LOGITS] * text.starts)
+                    for seq, text in zip(sequences, texts, strict=True)
+                ]
+            )
+            return [self._read(scores, item, text) for item, text in enumerate(texts)]
+        finally:
+            for seq in sequences:
+                self._backend.close(seq)
+
+    def _read(self, scores: TappedScores, item: int, text: Text) -> Features:
+        raw = scores.states(item).reshape(len(text.ids) - 1, len(self._taps), self._hidden)
+        states = normalised(raw, self._eps).astype(np.float16).reshape(len(raw), -1)
+        law = np.empty((text.starts, KEPT), np.int32)
+        chance = np.empty((text.starts, KEPT), np.float16)
+        for row in range(text.starts):
+            law[row], chance[row] = likeliest(scores, item, text.prompt + row)
+        return Features(states, law, chance)
+
+
+def likeliest(scores: TappedScores, item: int, row: int) -> tuple[npt.NDArray[np.int32], Floats]:
+    """The K likeliest ids of a row at temperature 1, and their probabilities [K]."""
+    logits = scores.logits(item, row)
+    best = np.asarray(scores.top(item, row, min(KEPT, len(logits))), np.int32)
+    ids, chances = np.zeros(KEPT, np.int32), np.zeros(KEPT, np.float32)
+    weights = np.exp(logits - logits[best[0]])
+    ids[: len(best)], chances[: len(best)] = best, weights[best] / weights.sum()
+    return ids, chances
+
+
+class Kept:
+    """Features by key: what fits into the memory stays, the rest is computed each time it is asked for."""
+
+    def __init__(self, extractor: Extractor, memory_bytes: int) -> None:
+        self._extractor, self._memory_bytes = extractor, memory_bytes
+        self._kept: dict[int, Features] = {}
+        self.bytes = 0
+        self.kept_tok = 0
+        self.computed_tok = 0
+
+    def features(self, wanted: Sequence[tuple[int, Text]]) -> list[Features]:
+        """Of (key, text) pairs; a key stands for the same text every time."""
+        missing = [(key, text) for key, text in wanted if key not in self._kept]
+        fresh = dict(zip([key for key, _ in missing], self._extractor.features([t for _, t in missing]), strict=True))
+        for key, features in fresh.items():
+            self.computed_tok += len(features.states)
+            if self.bytes + features.nbytes <= self._memory_bytes:
+                self._kept[key] = features
+                self.bytes += features.nbytes
+                self.kept_tok += len(features.states)
+        return [self._kept[key] if key in self._kept else fresh[key] for key, _ in wanted]
+
+    def to_compute(self, tokens: int, epochs: float) -> float:
+        """Tokens whose states a run of so many more epochs over `tokens` will still compute, about."""
+        fitting = float(tokens)
+        if self.kept_tok:
+            fitting = min(fitting, self._memory_bytes * self.kept_tok / self.bytes)
+        first = max(0.0, min(fitting, fitting * epochs) - self.kept_tok)
+        return first + (tokens - fitting) * epochs
