@@ -15,6 +15,7 @@
 #include <stdexcept>
 
 #include "outrider/engine.h"
+#include "outrider/growing.h"
 #include "outrider/pool.h"
 
 namespace nb = nanobind;
@@ -187,6 +188,7 @@ nb::tuple export_cache(Engine& engine, int seq) {
 }
 
 #include "bindings_kernels.h"
+#include "bindings_drafting.h"
 
 }  // namespace
 
@@ -194,6 +196,7 @@ NB_MODULE(_native, m) {
   m.def("isas", &usable_isas);
   m.def("usable_cores", &usable_cores);
   bind_kernels(m);
+  bind_drafting(m);
 
   nb::class_<Scores>(m, "Scores")
       .def("token", &token, nb::arg("item"), nb::arg("row"), nb::arg("adjust") = nb::none())
