@@ -178,6 +178,14 @@ LogprobsOut logprobs(const Scores& scores, int item, int row, int chosen, int to
   return {found.chosen, found.top};
 }
 
+nb::ndarray<nb::numpy, float> states(const Scores& scores, int item) {
+  float* out;
+  auto result = fresh<float>({scores.rows(item), scores.taps.size() * static_cast<size_t>(scores.states.hidden)}, &out);
+  nb::gil_scoped_release release;
+  scores.copy_states(item, out);
+  return result;
+}
+
 nb::tuple export_cache(Engine& engine, int seq) {
   std::vector<uint8_t> keys, values;
   {
@@ -204,7 +212,8 @@ NB_MODULE(_native, m) {
       .def("law", &law, nb::arg("item"), nb::arg("row"), nb::arg("adjust") = nb::none())
       .def("logprobs", &logprobs, nb::arg("item"), nb::arg("row"), nb::arg("chosen"), nb::arg("top"), nb::arg("processed"),
            nb::arg("adjust") = nb::none())
-      .def("top", &Scores::top, nb::arg("item"), nb::arg("row"), nb::arg("count"), Release());
+      .def("top", &Scores::top, nb::arg("item"), nb::arg("row"), nb::arg("count"), Release())
+      .def("states", &states, nb::arg("item"));
 
   nb::class_<Engine>(m, "Engine")
       .def(nb::new_(&make_engine), nb::arg("config"), nb::arg("path"), nb::arg("tensors"), nb::arg("isa"), nb::arg("threads"))
@@ -217,6 +226,7 @@ NB_MODULE(_native, m) {
       .def("phase_seconds", &phase_seconds, nb::arg("items"))
       .def("commit", &Engine::commit, nb::arg("items"), Release())
       .def("chain", &chain, nb::arg("items"))
+      .def("tap", &Engine::tap, nb::arg("layers"), Release())
       .def("export_cache", &export_cache, nb::arg("seq"))
       .def_prop_ro("open_sequences", &Engine::open_sequences, Release())
       .def_prop_ro("isa", [](const Engine& e) { return std::string(e.kernels().name); })

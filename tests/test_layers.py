@@ -36,7 +36,8 @@ HOUSE: dict[str, tuple[str, ...]] = {
         *(f"outrider.drafters.{part}" for part in ("automaton", "growing", "memory")),
     ),
     "outrider.drafters.predicted": (*DRAFTER, "outrider.drafters.growing"),
-    "outrider.drafters.storefile": (),
+    "outrider.drafters.storeindex": (),
+    "outrider.drafters.storefile": ("outrider.drafters.storeindex",),
     "outrider.drafters.store": (*DRAFTER, "outrider.drafters.growing", "outrider.drafters.storefile"),
     "outrider.drafters.recycle": (*DRAFTER, "outrider.drafters.growing"),
     "outrider.drafters.merge": (),
@@ -77,7 +78,7 @@ HOUSE: dict[str, tuple[str, ...]] = {
     "outrider.bench": (),
     "outrider.check": (),
     "outrider.server": (),
-    "outrider.train": ("outrider.models",),
+    "outrider.train": ("outrider.models", "outrider.backends.base", "outrider.backends.native"),
     # What every face may be asked for; the Python face: a Generator with text on both sides.
     "outrider.asking": (),
     "outrider.llm": ("outrider.asking", "outrider.backends.base", "outrider.models"),

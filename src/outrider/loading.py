@@ -27,7 +27,7 @@ from outrider.drafters.suffix import SuffixDrafter
 from outrider.engine.engine import Engine
 from outrider.errors import UsageError
 from outrider.llm import LLM
-from outrider.models import gguf, sources
+from outrider.models import cache, gguf, sources
 from outrider.models.chat import ChatTemplate
 from outrider.models.digest import digest
 from outrider.models.spec import ModelFile, TokenizerData
@@ -38,6 +38,7 @@ from outrider.policy.goodput import Goodput
 
 DEFAULT_GAMMA = 8  # of n-gram guesses
 MOST_THREADS = 256
+INDICES = "indices"  # of stores, in the cache directory
 
 
 def load(
@@ -174,7 +175,7 @@ class _Wish:
         return self.what == "auto" and self.draft_model is None and self.store is None
 
     def _store(self, tokenizer: Tokenizer) -> Drafter:
-        return StoreDrafter(str(self.store), digest(tokenizer))
+        return StoreDrafter(str(self.store), digest(tokenizer), kept=cache.directory() / INDICES)
 
     def _model(self, backend: Backend, tokenizer: Tokenizer, rule: rules.Rule) -> Drafter:
         file = gguf.read(sources.resolve(str(self.draft_model)))

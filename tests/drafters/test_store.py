@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import product
@@ -82,7 +83,7 @@ def test_every_context_has_its_places_and_continuations(folder: Path, documents:
 def test_the_order_is_that_of_the_text(folder: Path, documents: Documents) -> None:
     """By the 64 tokens from each place on, also where phrases repeat for longer than that, then by place."""
     store = made(folder, documents, 2)
-    text = [token for document in documents if document for token in (*document, storefile.SEPARATOR)]
+    text = [token for document in documents if document for token in (*document, -1)]
     expected = sorted(
         (index for index, token in enumerate(text) if token >= 0),
         key=lambda index: (text[index : index + storefile.DEPTH], index),
@@ -100,8 +101,8 @@ def test_frequent_contexts_are_sampled_evenly(folder: Path) -> None:
 
 
 def test_nothing_is_copied_and_readers_share(folder: Path) -> None:
-    store = made(folder, [[0, 1, 2]])
-    assert isinstance(store._text.obj, mmap.mmap)
+    store = StoreFile(made(folder, [[0, 1, 2]]).name, folder / "indices")
+    assert all(isinstance(part.obj, mmap.mmap) for part in (store._text, store._places, store._starts))
     first, second = StoreDrafter(store), StoreDrafter(store)
     first.begin(1, [0])
     second.begin(1, [1])
@@ -166,6 +167,35 @@ def test_every_damaged_byte_is_seen(folder: Path) -> None:
     path.write_bytes(whole + b"\0")
     with pytest.raises(UsageError, match=f"has {len(whole) + 1} bytes, not {len(whole)}"):
         StoreFile(path)
+
+
+@pytest.mark.parametrize(("place", "value"), [(16, 7), (20, 9), (12, 2)])
+def test_a_header_that_does_not_fit_its_text(folder: Path, place: int, value: int) -> None:
+    """n, m and V, with a checksum that is right all the same."""
+    raw = bytearray(Path(made(folder, [[0, 1, 2, 3, 1], [2, 2]]).name).read_bytes())
+    raw[place : place + 4] = value.to_bytes(4, "little")
+    raw[60:64] = zlib.crc32(raw[64:], zlib.crc32(raw[:60])).to_bytes(4, "little")
+    path = folder / "liar.store"
+    path.write_bytes(raw)
+    with pytest.raises(UsageError, match="its text is not what its header says"):
+        StoreFile(path)
+
+
+def test_text_is_packed(folder: Path) -> None:
+    """Two bytes an id, and what repeats costs nearly nothing."""
+    chance = np.random.default_rng(2)
+    once = chance.integers(0, 60_000, 20_000).tolist()
+    store = made(folder, [once] * 5, 60_000)
+    assert Path(store.name).stat().st_size < 2 * len(once) * 1.02
+
+
+@pytest.mark.parametrize("vocab", [65_534, 65_535, 65_536, 200_000])
+def test_large_vocabularies(folder: Path, vocab: int) -> None:
+    """The last ids are found, on both sides of where an id takes two bytes."""
+    store = made(folder, [[vocab - 1, 0, vocab - 2], [vocab - 1, 0, 5]], vocab)
+    found = slice_of(store, [vocab - 1, 0])
+    assert store.continuations(found) == (2, 2, ((5, 1), (vocab - 2, 1)))
+    assert store._text.itemsize == (2 if vocab < 65_535 else 4)
 
 
 def test_what_is_no_file_is_refused(folder: Path) -> None:

@@ -72,11 +72,12 @@ def rope_tables(file: ModelFile, factors: FloatArray | None, count: int) -> tupl
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """logits [T, V]; keys and values [layers, kv_heads, T, d] as cache bytes."""
+    """logits [T, V]; keys and values [layers, kv_heads, T, d] as cache bytes; states [layers + 1, T, hidden]."""
 
     logits: FloatArray
     keys: bytes
     values: bytes
+    states: FloatArray
 
 
 class ReferenceModel:
@@ -94,7 +95,9 @@ class ReferenceModel:
         x = embedding[np.array(tokens)]
         factors = self._vector(spec.rope.factors) if spec.rope.factors else None
         tables = rope_tables(self._file, factors, len(tokens))
+        states = []
         for layer in range(spec.layers):
+            states.append(x)
             name = f"blk.{layer}."
             h = ref.norm(x, self._vector(name + "attn_norm.weight"), spec.norm_eps)
             q, k, v = (self._linear(f"{name}attn_{part}.weight", h) for part in "qkv")
@@ -108,9 +111,10 @@ class ReferenceModel:
             h = ref.norm(x, self._vector(name + "ffn_norm.weight"), spec.norm_eps)
             gate, up = (self._linear(f"{name}ffn_{part}.weight", h) for part in ("gate", "up"))
             x = x + self._linear(name + "ffn_down.weight", ref.silu_mul(gate, up))
+        states.append(x)
         h = ref.norm(x, self._vector("output_norm.weight"), spec.norm_eps)
         logits = self._linear("token_embd.weight" if spec.tied_head else "output.weight", h)
-        return Result(logits, np.stack(keys).tobytes(), np.stack(values).tobytes())
+        return Result(logits, np.stack(keys).tobytes(), np.stack(values).tobytes(), np.stack(states))
 
     def _attention(self, queries: FloatArray, keys: FloatArray, values: FloatArray) -> FloatArray:
         """Queries [heads, T, d] over keys and values [kv_heads, T, d], chunk by chunk; returns [T, heads * d]."""

@@ -56,6 +56,17 @@ struct Sequence {
   int slots = 0;
 };
 
+// The states that a pass kept: the residual stream entering block l, or leaving the last one (l = layers).
+struct States {
+  std::vector<int> layers;                // which l, ascending
+  std::shared_ptr<Buffer<float>> values;  // [kept rows, layers, hidden]
+  int hidden = 0;
+
+  size_t row_size() const { return layers.size() * static_cast<size_t>(hidden); }
+  // The states of one kept row for the given l, one behind the other.
+  void copy(size_t row, const std::vector<int>& of, float* out) const;
+};
+
 // The results of one pass. Keeps its logits alive; a later pass takes other memory while somebody holds this.
 class Scores {
  public:
@@ -64,6 +75,7 @@ class Scores {
     std::vector<int> want;
     std::vector<int> position;
     DrawSpec draw;
+    int first_state = -1;  // place of its first row among the kept ones, -1 where they were not kept
   };
   // All throw std::invalid_argument for a row that did not want what is asked. Any number of threads may ask.
   int token(int item, int row);
@@ -72,6 +84,8 @@ class Scores {
   void law(int item, int row, const AdjustSpec&, float* out) const;
   Logprobs logprobs(int item, int row, int chosen, int top, bool processed, const AdjustSpec&) const;
   std::vector<int> top(int item, int row, int count) const;
+  size_t rows(int item) const;
+  void copy_states(int item, float* out) const;  // [rows, taps, hidden]
 
   std::vector<Item> items;
   std::vector<int> tokens;   // [wanted rows], -1: not drawn yet
@@ -80,8 +94,11 @@ class Scores {
   size_t stride = 0;
   int vocab = 0;
   std::shared_ptr<SamplerPool> samplers;
+  States states;
+  std::vector<int> taps;  // the l that the caller asked for, in its order
 
  private:
+  const Item& item_of(int item) const;
   size_t slot_of(int item, int row, int least) const;
   int drawn(int item, int row, size_t slot, const AdjustSpec&) const;
 };
@@ -107,6 +124,7 @@ class Engine {
   std::shared_ptr<Scores> extend(const std::vector<ExtendItem>& items, PhaseSeconds* phases = nullptr);
   void commit(const std::vector<std::pair<int, std::vector<int>>>& items);
   std::vector<DrawnChain> chain(const std::vector<ChainItem>& items);
+  void tap(const std::vector<int>& layers);  // passes from now on keep these states of every row
   // The committed keys and values [layers, kv_heads, length, d] as raw cache bytes, for tests of equality.
   void export_cache(int seq, std::vector<uint8_t>* keys, std::vector<uint8_t>* values);
   size_t open_sequences();
@@ -132,6 +150,7 @@ class Engine {
   std::shared_ptr<BlockPool> pool_;
   RopeTable rope_;
   std::unordered_map<int, Sequence> sequences_;
+  std::vector<int> taps_;
   int next_ = 0;
   std::unique_ptr<Workspace> workspace_;
 };

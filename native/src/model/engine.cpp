@@ -18,9 +18,31 @@ std::string text(int64_t n) { return std::to_string(n); }
 
 }  // namespace
 
-size_t Scores::slot_of(int item, int row, int least) const {
+void States::copy(size_t row, const std::vector<int>& of, float* out) const {
+  const size_t h = static_cast<size_t>(hidden);
+  for (int layer : of) {
+    const size_t tap = static_cast<size_t>(std::find(layers.begin(), layers.end(), layer) - layers.begin());
+    std::memcpy(out, values->get() + row * row_size() + tap * h, h * sizeof(float));
+    out += h;
+  }
+}
+
+const Scores::Item& Scores::item_of(int item) const {
   require(item >= 0 && static_cast<size_t>(item) < items.size(), "the pass had no item " + text(item));
-  const Item& it = items[static_cast<size_t>(item)];
+  return items[static_cast<size_t>(item)];
+}
+
+size_t Scores::rows(int item) const { return item_of(item).slot.size(); }
+
+void Scores::copy_states(int item, float* out) const {
+  const Item& it = item_of(item);
+  require(!taps.empty(), "the pass kept no states; name the layers with tap before it");
+  const size_t size = taps.size() * static_cast<size_t>(states.hidden);
+  for (size_t r = 0; r < it.slot.size(); ++r) states.copy(static_cast<size_t>(it.first_state) + r, taps, out + r * size);
+}
+
+size_t Scores::slot_of(int item, int row, int least) const {
+  const Item& it = item_of(item);
   require(row >= 0 && static_cast<size_t>(row) < it.slot.size(), "item " + text(item) + " has no row " + text(row));
   require(it.want[static_cast<size_t>(row)] >= least,
           "row " + text(row) + " did not want " + (least == kLogits ? "its logits" : "a token"));
@@ -139,6 +161,15 @@ size_t Engine::open_sequences() {
   return sequences_.size();
 }
 
+void Engine::tap(const std::vector<int>& layers) {
+  std::lock_guard<std::mutex> hold(mutex_);
+  for (size_t i = 0; i < layers.size(); ++i) {
+    require(layers[i] >= 0 && layers[i] <= model_.config.layers, "there is no state " + text(layers[i]) + "; the model has 0 to " + text(model_.config.layers));
+    require(std::find(layers.begin(), layers.begin() + static_cast<std::ptrdiff_t>(i), layers[i]) == layers.begin() + static_cast<std::ptrdiff_t>(i), "state " + text(layers[i]) + " is named twice");
+  }
+  taps_ = layers;
+}
+
 void Engine::check(const std::vector<ExtendItem>& items) {
   for (size_t i = 0; i < items.size(); ++i) {
     const ExtendItem& item = items[i];
@@ -197,9 +228,11 @@ std::shared_ptr<Scores> Engine::pass_over(const std::vector<ExtendItem>& items, 
     for (const ExtendItem& item : items) {
       Sequence& s = find(item.seq);
       place_rows(item, s);
-      pass.push_back({&s, &item});
+      pass.push_back({&s, &item, !taps_.empty()});
     }
-    return Pass(model_, layout_, rope_, kernels_, threads_, *workspace_, std::move(pass)).run(phases);
+    const std::shared_ptr<Scores> scores = Pass(model_, layout_, rope_, kernels_, threads_, *workspace_, std::move(pass), taps_).run(phases);
+    scores->taps = taps_;
+    return scores;
   } catch (...) {  // out of memory: rows that were not computed must not be committed
     for (const ExtendItem& item : items) drop_rows(find(item.seq));
     throw;

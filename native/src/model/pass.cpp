@@ -32,7 +32,7 @@ void Input::quantise(const Kernels& k, int r, int begin, int end) const {
 }
 
 Pass::Pass(const Model& model, const CacheLayout& layout, const RopeTable& rope, const Kernels& kernels, int threads,
-           Workspace& workspace, std::vector<PassItem> items)
+           Workspace& workspace, std::vector<PassItem> items, std::vector<int> taps)
     : model_(model),
       c_(model.config),
       layout_(layout),
@@ -43,15 +43,20 @@ Pass::Pass(const Model& model, const CacheLayout& layout, const RopeTable& rope,
       w_(workspace),
       items_(std::move(items)),
       group_(c_.heads / c_.kv_heads),
-      next_unit_(static_cast<size_t>(c_.layers * threads)) {}
+      next_unit_(static_cast<size_t>(c_.layers * threads)),
+      scores_(std::make_shared<Scores>()) {
+  scores_->states.layers = std::move(taps);
+  std::sort(scores_->states.layers.begin(), scores_->states.layers.end());
+  scores_->states.hidden = c_.hidden;
+}
 
 void Pass::lay_out() {
-  scores_ = std::make_shared<Scores>();
   int most_rows = 0;
   for (PassItem& item : items_) {
     const std::vector<Row>& rows = item.sequence->rows;
     Scores::Item out;
     out.draw = item.request->draw;
+    if (item.keep_states) out.first_state = static_cast<int>(kept_.size());
     item.first_row = rows_;
     for (size_t r = 0; r < rows.size(); ++r) {
       const int want = item.request->want[r];
@@ -62,6 +67,7 @@ void Pass::lay_out() {
       out.position.push_back(rows[r].position);
       out.slot.push_back(want == kNone ? -1 : static_cast<int>(wanted_.size()));
       if (want != kNone) wanted_.push_back(rows_);
+      if (item.keep_states) kept_.push_back(rows_);
       ++rows_;
     }
     most_rows = std::max(most_rows, static_cast<int>(rows.size()));
@@ -73,7 +79,10 @@ void Pass::lay_out() {
     item.first_part = parts;
     parts += item.sequence->rows.size() * static_cast<size_t>(c_.heads * (by_chunk_ ? item.chunks : 1));
   }
+  make_room(parts);
+}
 
+void Pass::make_room(size_t parts) {
   const int q = c_.heads * c_.head_dim;
   w_.x.reserve(at(rows_, c_.hidden));
   w_.qkv.reserve(at(rows_, wide()));
@@ -102,6 +111,11 @@ std::shared_ptr<Scores> Pass::run(PhaseSeconds* phases) {
   clock_.start(phases);
   lay_out();
   plan_units();
+  if (!kept_.empty()) {  // those of an earlier pass may wait for their commit
+    if (!w_.states || w_.states.use_count() > 1) w_.states = std::make_shared<Buffer<float>>();
+    w_.states->reserve(kept_.size() * scores_->states.row_size());
+    scores_->states.values = w_.states;
+  }
   scores_->vocab = c_.vocab;
   scores_->samplers = w_.samplers;
   scores_->stride = static_cast<size_t>(model_.head.panels * kLanes);
@@ -135,6 +149,7 @@ void Pass::work(int index, int threads) {
   clock_.mark(index, &PhaseSeconds::other);
   for (int i = 0; i < c_.layers; ++i) {
     const Layer& layer = model_.layers[static_cast<size_t>(i)];
+    if (!kept_.empty()) keep_states(index, threads, i);
     const bool q_codes = is_quantised(layer.q.format) || is_quantised(layer.k.format) || is_quantised(layer.v.format);
     const Input& normed = norm_input(index, threads, layer.attn_norm, nullptr, q_codes);
     clock_.mark(index, &PhaseSeconds::other);
@@ -156,7 +171,20 @@ void Pass::work(int index, int threads) {
     pool_.barrier();
     clock_.mark(index, &PhaseSeconds::linear);
   }
+  if (!kept_.empty()) keep_states(index, threads, c_.layers);
   if (!wanted_.empty()) score(index, threads);
+}
+
+// Copies a tapped state; x changes next behind a barrier, when every thread has its own inputs.
+void Pass::keep_states(int index, int threads, int layer) {
+  const States& states = scores_->states;
+  const size_t h = static_cast<size_t>(c_.hidden);
+  for (size_t tap = 0; tap < states.layers.size(); ++tap) {
+    if (states.layers[tap] != layer) continue;
+    const int count = static_cast<int>(kept_.size());
+    for (size_t r = static_cast<size_t>(share(count, index, threads)); r < static_cast<size_t>(share(count, index + 1, threads)); ++r)
+      std::memcpy(states.values->get() + r * states.row_size() + tap * h, w_.x.get() + at(kept_[r], c_.hidden), h * sizeof(float));
+  }
 }
 
 void Pass::embed(int index, int threads) {

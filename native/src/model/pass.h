@@ -18,6 +18,7 @@ inline int share(int total, int index, int threads) {
 struct PassItem {
   Sequence* sequence;
   const ExtendItem* request;
+  bool keep_states = false;
   int first_row = 0;  // index of its first row in the pass
   int chunks = 0;     // attention chunks that its last position reaches
   size_t first_part = 0;  // where its parts begin
@@ -53,7 +54,7 @@ class Workspace {
   Buffer<float> part_out, part_top, part_sum;  // [item, row, head, chunk]: attention of one chunk, before the merge
   Input normed, mixed, down;
   std::vector<std::unique_ptr<ThreadSpace>> threads;
-  std::shared_ptr<Buffer<float>> logits;
+  std::shared_ptr<Buffer<float>> logits, states;
   std::shared_ptr<SamplerPool> samplers;
 };
 
@@ -78,7 +79,9 @@ class PhaseClock {
 
 class Pass {
  public:
-  Pass(const Model&, const CacheLayout&, const RopeTable&, const Kernels&, int threads, Workspace&, std::vector<PassItem>);
+  // taps: the states that are kept of the items that say so
+  Pass(const Model&, const CacheLayout&, const RopeTable&, const Kernels&, int threads, Workspace&, std::vector<PassItem>,
+       std::vector<int> taps);
   std::shared_ptr<Scores> run(PhaseSeconds* phases);
 
  private:
@@ -91,6 +94,8 @@ class Pass {
   };
 
   void lay_out();
+  void make_room(size_t parts);
+  void keep_states(int index, int threads, int layer);
   void plan_units();
   void work(int index, int threads);
   void embed(int index, int threads);
@@ -144,6 +149,7 @@ class Pass {
   std::vector<const Row*> row_;       // [rows_]
   std::vector<const PassItem*> of_;   // [rows_]
   std::vector<int> wanted_;           // rows whose logits are computed
+  std::vector<int> kept_;             // rows whose states are kept
   std::vector<Unit> units_;
   std::vector<std::atomic<int>> next_unit_;  // [layers, threads]: where each thread's share of the units stands
   std::shared_ptr<Scores> scores_;

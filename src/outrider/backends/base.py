@@ -1,6 +1,6 @@
 """What the engine asks of whatever computes the target: sequences, passes, and the rows' results.
 
-Dimensions: n rows of one item, V vocabulary, W the vocabulary that a chain is drawn from.
+Dimensions: n rows of one item, V vocabulary, W the vocabulary that a chain is drawn from, T tapped states, H hidden size.
 
 A pass (`extend`) computes rows that hang below what a sequence has committed; `commit` keeps one path of them and
 forgets the rest. Every verb takes many sequences; one sequence is a list of one.
@@ -30,6 +30,8 @@ __all__ = [
     "PhaseTimer",
     "Phases",
     "Scores",
+    "StateTaps",
+    "TappedScores",
     "Want",
 ]
 
@@ -187,5 +189,26 @@ class ChainDrawer(Protocol):
 
         What was read is committed: the item's tokens, and the drawn ones but for the last. Raises what extend raises;
         what is committed has not changed then.
+        """
+        ...
+
+
+class TappedScores(Scores, Protocol):
+    """The results of a pass that kept states."""
+
+    def states(self, item: int) -> FloatArray:
+        """The states of the item's rows [n, T * H], those of a row one behind the other in the order of the taps."""
+        ...
+
+
+@runtime_checkable
+class StateTaps(Protocol):
+    """What a backend may offer besides Backend: the states of its rows, as a drafting head is trained on them."""
+
+    def tap(self, layers: Sequence[int]) -> None:
+        """Passes from now on keep these states of every row; none: they keep nothing, and cost nothing.
+
+        State l is what enters block l (before its first norm), or what leaves the last block where l is the number of
+        blocks (before the output norm). Raises UsageError for a state that there is not, or that is named twice.
         """
         ...

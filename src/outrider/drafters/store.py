@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import TypeAlias
 
 from outrider.core.step import Budget, Outcome, View
@@ -36,19 +37,24 @@ class StoreDrafter:
     sequences share it, and drafters may share an open StoreFile. score is the chance as described above; it is too
     high for text unlike the store's and too low for text like it.
 
-    store: a file that `outrider store build` or storefile.build made, or an open one. tokenizer: the digest that it
-    must have (models.digest); None leaves that to the caller. Raises UsageError for a file that is missing, damaged or
-    of another tokenizer, and where `longest` is not between 1 and 16.
+    store: a file that `outrider store build`, `outrider train --kind store` or storefile.build made, or an open one.
+    tokenizer: the digest that it must have (models.digest); None leaves that to the caller. kept: the folder where its
+    index is kept for the next time (StoreFile); None makes it anew. Raises UsageError for a file that is missing,
+    damaged or of another tokenizer, and where `longest` is not between 1 and 16.
     """
 
     name = "store"
 
     def __init__(
-        self, store: str | os.PathLike[str] | StoreFile, tokenizer: bytes | None = None, longest: int = 8
+        self,
+        store: str | os.PathLike[str] | StoreFile,
+        tokenizer: bytes | None = None,
+        longest: int = 8,
+        kept: Path | None = None,
     ) -> None:
         if not 1 <= longest <= LONGEST:
             raise UsageError(f"longest is {longest}; a context of this drafter has 1 to {LONGEST} tokens")
-        opened = store if isinstance(store, StoreFile) else StoreFile(store)
+        opened = store if isinstance(store, StoreFile) else StoreFile(store, kept)
         if tokenizer is not None:
             opened.check(tokenizer)
         self._guide = _Votes(opened)

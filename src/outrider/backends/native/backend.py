@@ -1,7 +1,7 @@
 """The C++ engine as a Backend: translates values and errors, computes nothing.
 
 A row is alone: its result never depends on the other rows, on tiles, chunks or threads (docs/numerics.md).
-Dimensions: n rows of one item, V vocabulary.
+Dimensions: n rows of one item, V vocabulary, T tapped states, H hidden size.
 """
 
 from __future__ import annotations
@@ -65,6 +65,10 @@ class NativeScores:
     def top(self, item: int, row: int, count: int) -> tuple[int, ...]:
         """The ids of the largest logits, best first. Raises UsageError where the row wanted nothing, or count < 0."""
         return tuple(_translated(self._scores.top, item, row, count))
+
+    def states(self, item: int) -> FloatArray:
+        """The tapped states of an item's rows; see backends.base.StateTaps. Raises UsageError where none were kept."""
+        return _translated(self._scores.states, item)
 
 
 class NativeBackend:
@@ -163,6 +167,10 @@ class NativeBackend:
         ]
         drawn = _translated(self._engine.chain, arguments)
         return [Drawn(tuple(tokens), tuple(best)) for tokens, best in drawn]
+
+    def tap(self, layers: Sequence[int]) -> None:
+        """Which states passes keep from now on; see backends.base.StateTaps. Raises UsageError for an unknown layer."""
+        _translated(self._engine.tap, layers)
 
     def export_cache(self, seq: int) -> tuple[bytes, bytes]:
         """The committed keys and values [layers, kv_heads, positions, d] as the cache's own bytes."""
