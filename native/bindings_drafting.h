@@ -15,21 +15,34 @@ nb::object floats(const std::vector<double>& values) {
 
 nb::tuple grown(const Grown& draft) { return nb::make_tuple(ints(draft.tokens), ints(draft.parents), floats(draft.scores)); }
 
-using Ints32 = nb::ndarray<const int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+template <class T>
+using Array = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
 // Keeps the arrays that its index points into.
+template <class T>
 struct KeptIndex {
-  Ints32 text, places, starts;
+  Array<T> text;
+  Array<uint32_t> places, starts;
   StoreIndex index;
 
-  KeptIndex(Ints32 t, Ints32 p, Ints32 s)
-      : text(std::move(t)), places(std::move(p)), starts(std::move(s)),
-        index(text.data(), static_cast<int>(text.size()), places.data(), static_cast<int>(places.size()), starts.data(), static_cast<int>(starts.size()) - 1) {}
+  KeptIndex(Array<T> t, Array<uint32_t> p, Array<uint32_t> s)
+      : text(std::move(t)), places(std::move(p)), starts(std::move(s)), index(arrays()) {}
+
+  StoreIndex::Arrays arrays() const {
+    StoreIndex::Arrays a{nullptr, nullptr, places.data(), starts.data(), static_cast<int>(text.size()), static_cast<int>(places.size()), static_cast<int>(starts.size()) - 1};
+    if constexpr (sizeof(T) == 2)
+      a.text16 = text.data();
+    else
+      a.text32 = text.data();
+    return a;
+  }
 };
 
-std::shared_ptr<StoreIndex> store_index(Ints32 text, Ints32 places, Ints32 starts) {
-  check_kernel(starts.size() > 1, "starts must be [V + 1]");
-  const auto kept = std::make_shared<KeptIndex>(std::move(text), std::move(places), std::move(starts));
+template <class T>
+std::shared_ptr<StoreIndex> store_index(Array<T> text, Array<uint32_t> places, Array<uint32_t> starts) {
+  const size_t most = static_cast<size_t>(std::numeric_limits<int>::max());
+  check_kernel(starts.size() > 1 && text.size() <= most && places.size() <= most && starts.size() <= most, "starts must be [V + 1], and all arrays shorter than 2^31");
+  const auto kept = std::make_shared<KeptIndex<T>>(std::move(text), std::move(places), std::move(starts));
   return {kept, &kept->index};
 }
 
@@ -62,7 +75,8 @@ void bind_drafting(nb::module_& m) {
       .def_prop_ro("version", &Memory::version);
 
   nb::class_<StoreIndex>(m, "StoreIndex")
-      .def(nb::new_(&store_index), nb::arg("text"), nb::arg("places"), nb::arg("starts"))
+      .def(nb::new_(&store_index<uint16_t>), nb::arg("text").noconvert(), nb::arg("places").noconvert(), nb::arg("starts").noconvert())
+      .def(nb::new_(&store_index<uint32_t>), nb::arg("text").noconvert(), nb::arg("places").noconvert(), nb::arg("starts").noconvert())
       .def("find", [](const StoreIndex& i, int token) { return slice_out(i.find(token)); }, nb::arg("token"))
       .def("longer", [](const StoreIndex& i, const std::tuple<int, int, int>& context, int token) { return slice_out(i.longer(slice_of(context), token)); },
            nb::arg("context"), nb::arg("token"))
@@ -72,31 +86,44 @@ void bind_drafting(nb::module_& m) {
            }, nb::arg("context"));
 
   nb::class_<RecycleTable>(m, "RecycleTable")
-      .def(nb::init<int>(), nb::arg("vocab"))
-      .def("remember", &RecycleTable::remember, nb::arg("token"), nb::arg("followers"));
+      .def(nb::init<int>(), nb::arg("vocab"));
 
   nb::class_<Source>(m, "Source")
       .def("extend", &Source::extend, nb::arg("tokens"))
       .def("grow", [](Source& s, int nodes, int depth, int branches, double least) { return grown(grow(s, {nodes, depth, branches, least})); },
            nb::arg("nodes"), nb::arg("depth"), nb::arg("branches"), nb::arg("least"));
   nb::class_<SuffixText, Source>(m, "SuffixText")
-      .def("__init__", [](SuffixText* at, const std::vector<int>& prompt, const std::string& scope, std::shared_ptr<Memory> memory, double factor, double offset) {
-             new (at) SuffixText(prompt, scope, std::move(memory), {factor, offset});
-           }, nb::arg("prompt"), nb::arg("scope"), nb::arg("memory").none(), nb::arg("factor"), nb::arg("offset"))
+      .def("__init__", [](SuffixText* at, const std::vector<int>& prompt, std::shared_ptr<Memory> memory, double factor, double offset) {
+             new (at) SuffixText(prompt, std::move(memory), {factor, offset});
+           }, nb::arg("prompt"), nb::arg("memory").none(), nb::arg("factor"), nb::arg("offset"))
+      .def("enter", &SuffixText::enter, nb::arg("scope"))
       .def("remember", &SuffixText::remember)
-      .def_prop_ro("tokens", &SuffixText::tokens);
+      .def_prop_ro("size_bytes", &SuffixText::size_bytes);
   nb::class_<StoreText, Source>(m, "StoreText")
       .def(nb::init<std::shared_ptr<StoreIndex>, int, int, const std::vector<int>&>(), nb::arg("index"), nb::arg("longest"), nb::arg("deepest"), nb::arg("prompt"));
   nb::class_<RecycleText, Source>(m, "RecycleText")
-      .def(nb::init<std::shared_ptr<RecycleTable>, int>(), nb::arg("table"), nb::arg("last"));
+      .def(nb::init<int>(), nb::arg("last"))
+      .def("enter", &RecycleText::enter, nb::arg("table"))
+      .def("learn", [](RecycleText& text, const std::vector<int>& tokens, const std::vector<std::pair<int, std::vector<int>>>& followers) {
+             text.extend(tokens);
+             for (const auto& [token, likely] : followers) text.remember(token, likely);
+           }, nb::arg("tokens"), nb::arg("followers"))
+      .def_prop_ro("entered", &RecycleText::entered);
 
-  nb::class_<Mixer>(m, "Mixer")
-      .def(nb::init<>())
-      .def("set", &Mixer::set, nb::arg("weights"), nb::arg("rate"))
-      .def_prop_ro("weights", &Mixer::weights);
+  using WeightTuple = std::tuple<double, double, double>;
   nb::class_<Blend>(m, "Blend")
-      .def(nb::init<std::shared_ptr<Mixer>, std::vector<std::shared_ptr<Source>>>(), nb::arg("mixer"), nb::arg("sources"))
+      .def("__init__", [](Blend* at, std::vector<std::shared_ptr<Source>> sources, const std::vector<WeightTuple>& weights, double bias, double rate) {
+             std::vector<Mixer::Weight> given;
+             for (const auto& [word, named, unsaid] : weights) given.push_back({word, named, unsaid});
+             new (at) Blend(std::move(sources), Mixer(given, bias, rate));
+           }, nb::arg("sources"), nb::arg("weights"), nb::arg("bias"), nb::arg("rate"))
       .def("grow", [](Blend& b, int nodes, int depth, int branches, double least) { return grown(b.grow({nodes, depth, branches, least})); },
            nb::arg("nodes"), nb::arg("depth"), nb::arg("branches"), nb::arg("least"))
-      .def("learn", &Blend::learn, nb::arg("tokens"));
+      .def("learn", &Blend::learn, nb::arg("tokens"))
+      .def_prop_ro("weights", [](const Blend& b) {
+             std::vector<WeightTuple> found;
+             for (const auto& w : b.mixer().weights()) found.emplace_back(w.word, w.named, w.unsaid);
+             return found;
+           })
+      .def_prop_ro("bias", [](const Blend& b) { return b.mixer().bias(); });
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -120,3 +121,21 @@ def test_a_draft_model(model: Path) -> None:
             result.token_ids == outrider.load(model, "none").generate("hello", max_tokens=50, ignore_eos=True).token_ids
         )
         assert result.stats.tokens_per_pass > 3
+
+
+@pytest.mark.parametrize("drafter", ["auto", "ngram", "suffix", "recycle"])
+def test_every_drafter_uses_a_prediction(model: Path, drafter: str) -> None:
+    request = outrider.Request([1, 2, 3], max_tokens=60, ignore_eos=True)
+    llm = outrider.load(model, drafter, 4)
+    (alone, told) = (
+        list(llm.generator.generate([one]))[-1].usage
+        for one in (request, replace(request, prediction=_answer(model, request)))
+    )
+    assert alone is not None
+    assert told is not None
+    assert told.tokens_per_pass > max(3.0, 1.2 * alone.tokens_per_pass)
+
+
+def _answer(model: Path, request: outrider.Request) -> tuple[int, ...]:
+    chunks = outrider.load(model, "none").generator.generate([request])
+    return tuple(token for chunk in chunks for token in chunk.token_ids)

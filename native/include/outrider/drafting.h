@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -117,13 +118,14 @@ struct SuffixRule {
 // One sequence's own text, and earlier answers (memory may be null): drafters/suffix.py.
 class SuffixText : public Source {
  public:
-  SuffixText(const std::vector<int>& prompt, std::string scope, std::shared_ptr<Memory> memory, SuffixRule rule);
+  SuffixText(const std::vector<int>& prompt, std::shared_ptr<Memory> memory, SuffixRule rule);
   int start() override;
   void ahead(int place, int most, std::vector<Guess>* found) override;
   int after(int place, int token) override;
   void extend(const std::vector<int>& tokens) override;
-  void remember();  // hands the answer to the memory
-  int tokens() const { return tokens_; }
+  void enter(const std::string& scope);  // before it the memory is neither read nor told
+  void remember();                       // hands the answer to the memory
+  size_t size_bytes() const { return text_.size_bytes() + sizeof(int) * answer_.capacity(); }
 
  private:
   struct Cursor {
@@ -143,15 +145,15 @@ class SuffixText : public Source {
   void likely(const Cursor& cursor, int most, std::vector<Guess>* found);
 
   Automaton text_;
-  std::string scope_;
   std::shared_ptr<Memory> memory_;
   SuffixRule rule_;
+  std::optional<std::string> scope_;
   std::vector<int> answer_;  // empty without a memory
   std::vector<std::shared_ptr<Automaton>> volumes_;
   std::vector<Automaton::Cursor> ends_;  // of the answer in each volume
   int64_t version_ = 0;
   std::vector<Place> places_;
-  int deepest_ = 0, tokens_ = 0;
+  int deepest_ = 0;
   Automaton::Ahead scratch_;
 };
 
@@ -165,27 +167,31 @@ struct Continuations {
   std::vector<std::pair<int, int>> commonest;  // token and count, by falling count, equal ones by rising id
 };
 
-// A store's arrays (drafters/storefile.py), which somebody else keeps.
+// A store's arrays (drafters/storeindex.py), which somebody else keeps. Nothing in them is trusted.
 class StoreIndex {
  public:
-  static constexpr size_t kWidest = 8;  // continuations of a context that are told apart; the others only count
-  static constexpr int kSample = 256;   // places of a frequent context that are looked at, evenly spread
+  static constexpr size_t kWidest = 8;   // continuations of a context that are told apart; the others only count
+  static constexpr int kSample = 256;    // places of a frequent context that are looked at, evenly spread
   static constexpr size_t kCached = 4096;
+  static constexpr int kEnd = -1;        // of a document
 
-  // Throws std::invalid_argument where places or starts point outside.
-  StoreIndex(const int32_t* text, int tokens, const int32_t* places, int count, const int32_t* starts, int vocab);
+  // One of text16 and text32 is null; both hold each id plus one, and 0 for an end.
+  struct Arrays {
+    const uint16_t* text16;
+    const uint32_t *text32, *places, *starts;
+    int tokens, count, vocab;
+  };
+
+  explicit StoreIndex(const Arrays& arrays) : a_(arrays) {}
   Slice find(int token) const;
   Slice longer(const Slice& context, int token) const;  // those of its places where this token follows
   const Continuations& continuations(const Slice& context);
 
  private:
-  static constexpr int kSeparator = -1;
-
   int at(int place, int offset) const;
   Continuations count(const Slice& context) const;
 
-  const int32_t *text_, *places_, *starts_;
-  int tokens_, count_, vocab_;
+  Arrays a_;
   std::unordered_map<uint64_t, Continuations> known_;
 };
 
@@ -230,13 +236,18 @@ class RecycleTable {
 // One sequence's last token, and how often the follower of each rank was right in it.
 class RecycleText : public Source {
  public:
-  RecycleText(std::shared_ptr<RecycleTable> table, int last);
+  explicit RecycleText(int last);
+  void enter(std::shared_ptr<RecycleTable> table) { table_ = std::move(table); }  // before it nothing is known
+  bool entered() const { return table_ != nullptr; }
   int start() override;
   void ahead(int place, int most, std::vector<Guess>* found) override;
   int after(int place, int token) override;
   void extend(const std::vector<int>& tokens) override;
+  void remember(int token, const std::vector<int>& followers);
 
  private:
+  const int* row(int token) const { return table_ ? table_->of(token) : nullptr; }
+
   std::shared_ptr<RecycleTable> table_;
   int last_;
   std::array<double, RecycleTable::kFollowers> tries_, kept_;

@@ -22,35 +22,39 @@ struct Bounds {
 
 Grown grow(Source& source, const Bounds& bounds);
 
-// How much the word of each kind of source is worth, learned from what came of it: logistic mixing (Mahoney 2005).
+// What the words of several sources are worth together, learned from what came of them: logistic mixing (Mahoney 2005).
 class Mixer {
  public:
-  static constexpr size_t kKinds = 8;
-  static constexpr float kSilent = -1.0f, kUnsaid = 0.0f;  // knows nothing there; knows others, but not this token
-  using Words = std::array<float, kKinds>;                 // what each source says of a token
+  static constexpr size_t kMost = 6;                       // sources
+  static constexpr float kSilent = -1.0f, kUnsaid = 0.0f;  // knows nothing there; names others, but not this token
+  using Words = std::array<float, kMost>;                  // what each source says of a token: its chance, or one of those
+  struct Weight {
+    double word, named, unsaid;  // of the log-odds of its chance; of naming the token at all; of naming others alone
+  };
 
-  Mixer();
+  Mixer(const std::vector<Weight>& weights, double bias, double rate);
+  size_t sources() const { return weights_.size(); }
   double chance(const Words& words) const;
-  void learn(const Words& words, double chance, bool came);
-  std::vector<double> weights() const { return {weights_.begin(), weights_.end()}; }
-  void set(const std::vector<double>& weights, double rate);
+  void learn(const Words& words, bool came);
+  const std::vector<Weight>& weights() const { return weights_; }
+  double bias() const { return bias_; }
 
  private:
-  static constexpr size_t kEach = 3;  // of each kind: for its word, for naming it at all, for naming others
-
-  std::array<double, kKinds * kEach + 1> weights_;
-  double rate_ = 0.0;
+  std::vector<Weight> weights_;
+  double bias_, rate_;
 };
 
 // The sources of one sequence, and what they said in the last draft until the text shows who was right.
 class Blend {
  public:
-  Blend(std::shared_ptr<Mixer> mixer, std::vector<std::shared_ptr<Source>> sources);
+  // One source for each weight of the mixer.
+  Blend(std::vector<std::shared_ptr<Source>> sources, Mixer mixer);
+  const Mixer& mixer() const { return mixer_; }
   Grown grow(const Bounds& bounds);
   void learn(const std::vector<int>& tokens);  // the text goes on; sources are told by whoever owns them
 
  private:
-  using Places = std::array<int, Mixer::kKinds>;
+  using Places = std::array<int, Mixer::kMost>;
   struct Candidate {
     int token;
     double chance;
@@ -63,14 +67,15 @@ class Blend {
   };
   struct Waiting {
     double product;
-    int order, parent, depth, candidate, look;
+    int order, parent, depth, candidate, look;  // order: of being found
   };
 
-  int look(const Places& places, const Bounds& bounds);
+  int look(const Places& places);
   void offer(int look, int node, int depth, double product, const Bounds& bounds);
+  void push(const Waiting& waiting);
 
-  std::shared_ptr<Mixer> mixer_;
   std::vector<std::shared_ptr<Source>> sources_;
+  Mixer mixer_;
   std::vector<Candidate> candidates_;
   std::vector<Look> looks_;
   std::vector<Waiting> waiting_;

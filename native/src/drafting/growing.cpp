@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <stdexcept>
+#include <utility>
 
 namespace outrider {
 namespace {
@@ -14,9 +16,12 @@ struct Worse {
   }
 };
 
-double stretch(double p) {
-  const double inside = std::clamp(p, 0.002, 0.998);
-  return std::log(inside / (1.0 - inside));
+constexpr int kAsked = 8;  // candidates that a source may name at a place
+constexpr float kLeastWord = 1e-4f;
+
+double log_odds(float chance) {
+  const double p = std::clamp(static_cast<double>(chance), 0.002, 0.998);
+  return std::log(p / (1.0 - p));
 }
 
 }  // namespace
@@ -55,89 +60,79 @@ Grown grow(Source& source, const Bounds& bounds) {
   return draft;
 }
 
-Mixer::Mixer() { weights_.fill(0.0); }
-
-void Mixer::set(const std::vector<double>& weights, double rate) {
-  std::copy_n(weights.begin(), std::min(weights.size(), weights_.size()), weights_.begin());
-  rate_ = rate;
+Mixer::Mixer(const std::vector<Weight>& weights, double bias, double rate) : weights_(weights), bias_(bias), rate_(rate) {
+  if (weights_.empty() || weights_.size() > kMost) throw std::invalid_argument("a mixer takes 1 to 6 sources");
 }
 
 double Mixer::chance(const Words& words) const {
-  double sum = weights_.back();
-  for (size_t kind = 0; kind < kKinds; ++kind) {
-    const double* w = weights_.data() + kEach * kind;
-    if (words[kind] > kUnsaid)
-      sum += w[0] * stretch(static_cast<double>(words[kind])) + w[1];
-    else if (words[kind] == kUnsaid)
-      sum += w[2];
+  double sum = bias_;
+  for (size_t s = 0; s < weights_.size(); ++s) {
+    if (words[s] > kUnsaid)
+      sum += weights_[s].word * log_odds(words[s]) + weights_[s].named;
+    else if (words[s] == kUnsaid)
+      sum += weights_[s].unsaid;
   }
   return 1.0 / (1.0 + std::exp(-sum));
 }
 
-void Mixer::learn(const Words& words, double chance, bool came) {
-  const double step = rate_ * ((came ? 1.0 : 0.0) - chance);
-  for (size_t kind = 0; kind < kKinds; ++kind) {
-    double* w = weights_.data() + kEach * kind;
-    if (words[kind] > kUnsaid)
-      w[0] += step * stretch(static_cast<double>(words[kind])), w[1] += step;
-    else if (words[kind] == kUnsaid)
-      w[2] += step;
+// One step down the gradient of the logarithm of the chance given to what happened.
+void Mixer::learn(const Words& words, bool came) {
+  const double step = rate_ * ((came ? 1.0 : 0.0) - chance(words));
+  for (size_t s = 0; s < weights_.size(); ++s) {
+    if (words[s] > kUnsaid)
+      weights_[s].word += step * log_odds(words[s]), weights_[s].named += step;
+    else if (words[s] == kUnsaid)
+      weights_[s].unsaid += step;
   }
-  weights_.back() += step;
+  bias_ += step;
 }
 
-Blend::Blend(std::shared_ptr<Mixer> mixer, std::vector<std::shared_ptr<Source>> sources)
-    : mixer_(std::move(mixer)), sources_(std::move(sources)) {}
+Blend::Blend(std::vector<std::shared_ptr<Source>> sources, Mixer mixer)
+    : sources_(std::move(sources)), mixer_(std::move(mixer)) {
+  if (sources_.size() != mixer_.sources()) throw std::invalid_argument("a mixer has a weight for each source");
+}
 
-// Asks every source that has a place.
-int Blend::look(const Places& places, const Bounds& bounds) {
-  Look look{static_cast<int>(candidates_.size()), 0, places};
-  Mixer::Words silent;
-  silent.fill(Mixer::kSilent);
-  for (size_t kind = 0; kind < sources_.size(); ++kind) {
-    if (places[kind] < 0) continue;
-    sources_[kind]->ahead(places[kind], 8, &scratch_);
+// Asks every source that has a place; candidates are in the order in which they were named.
+int Blend::look(const Places& places) {
+  const size_t first = candidates_.size();
+  Mixer::Words words;
+  words.fill(Mixer::kSilent);
+  for (size_t s = 0; s < sources_.size(); ++s) {
+    if (places[s] < 0) continue;
+    sources_[s]->ahead(places[s], kAsked, &scratch_);
     if (scratch_.empty()) continue;
-    silent[kind] = Mixer::kUnsaid;
-    for (size_t i = static_cast<size_t>(look.first); i < candidates_.size(); ++i) candidates_[i].words[kind] = Mixer::kUnsaid;
+    words[s] = Mixer::kUnsaid;
+    for (size_t i = first; i < candidates_.size(); ++i) candidates_[i].words[s] = Mixer::kUnsaid;
     for (const Guess& guess : scratch_) {
-      size_t i = static_cast<size_t>(look.first);
+      size_t i = first;
       while (i < candidates_.size() && candidates_[i].token != guess.token) ++i;
-      if (i == candidates_.size()) candidates_.push_back({guess.token, 0.0, silent, -1});
-      candidates_[i].words[kind] = std::max(static_cast<float>(guess.chance), 1e-4f);
+      if (i == candidates_.size()) candidates_.push_back({guess.token, 0.0, words, -1});
+      candidates_[i].words[s] = std::max(static_cast<float>(guess.chance), kLeastWord);
     }
   }
-  look.count = static_cast<int>(candidates_.size()) - look.first;
   double total = 0.0;
-  for (int i = look.first; i < look.first + look.count; ++i) {
-    Candidate& c = candidates_[static_cast<size_t>(i)];
-    total += c.chance = mixer_->chance(c.words);
-  }
-  (void)bounds;
+  for (size_t i = first; i < candidates_.size(); ++i) total += candidates_[i].chance = mixer_.chance(candidates_[i].words);
   // One of them at most is kept, so together they cannot be likelier than 1.
-  if (total > 1.0)
-    for (int i = look.first; i < look.first + look.count; ++i) candidates_[static_cast<size_t>(i)].chance /= total;
-  looks_.push_back(look);
+  for (size_t i = first; total > 1.0 && i < candidates_.size(); ++i) candidates_[i].chance /= total;
+  looks_.push_back({static_cast<int>(first), static_cast<int>(candidates_.size() - first), places});
   return static_cast<int>(looks_.size()) - 1;
 }
 
 void Blend::offer(int look, int node, int depth, double product, const Bounds& bounds) {
   const Look& here = looks_[static_cast<size_t>(look)];
-  int best = -1;
+  const auto chance = [this](int i) { return candidates_[static_cast<size_t>(i)].chance; };
+  int best = here.first;
   for (int i = here.first; i < here.first + here.count; ++i) {
-    const double worth = product * candidates_[static_cast<size_t>(i)].chance;
-    if (worth < bounds.least) continue;
-    if (bounds.branches == 1) {
-      if (best < 0 || candidates_[static_cast<size_t>(i)].chance > candidates_[static_cast<size_t>(best)].chance) best = i;
-      continue;
-    }
-    waiting_.push_back({worth, i, node, depth, i, look});
-    std::push_heap(waiting_.begin(), waiting_.end(), Worse());
+    if (chance(i) > chance(best)) best = i;
+    if (bounds.branches > 1 && product * chance(i) >= bounds.least) push({product * chance(i), i, node, depth, i, look});
   }
-  if (best >= 0) {
-    waiting_.push_back({product * candidates_[static_cast<size_t>(best)].chance, best, node, depth, best, look});
-    std::push_heap(waiting_.begin(), waiting_.end(), Worse());
-  }
+  if (bounds.branches == 1 && here.count && product * chance(best) >= bounds.least)
+    push({product * chance(best), best, node, depth, best, look});
+}
+
+void Blend::push(const Waiting& waiting) {
+  waiting_.push_back(waiting);
+  std::push_heap(waiting_.begin(), waiting_.end(), Worse());
 }
 
 Grown Blend::grow(const Bounds& bounds) {
@@ -148,23 +143,22 @@ Grown Blend::grow(const Bounds& bounds) {
   if (bounds.nodes < 1 || bounds.depth < 1) return draft;
   Places places;
   places.fill(-1);
-  for (size_t kind = 0; kind < sources_.size(); ++kind) places[kind] = sources_[kind]->start();
-  offer(look(places, bounds), -1, 0, 1.0, bounds);
+  for (size_t s = 0; s < sources_.size(); ++s) places[s] = sources_[s]->start();
+  offer(look(places), -1, 0, 1.0, bounds);
   while (!waiting_.empty() && static_cast<int>(draft.tokens.size()) < bounds.nodes) {
     std::pop_heap(waiting_.begin(), waiting_.end(), Worse());
     const Waiting next = waiting_.back();
     waiting_.pop_back();
     const int node = static_cast<int>(draft.tokens.size());
-    const int token = candidates_[static_cast<size_t>(next.candidate)].token;
+    const Candidate& chosen = candidates_[static_cast<size_t>(next.candidate)];
+    const int token = chosen.token;
     draft.tokens.push_back(token);
     draft.parents.push_back(next.parent);
-    draft.scores.push_back(candidates_[static_cast<size_t>(next.candidate)].chance);
+    draft.scores.push_back(chosen.chance);
     if (next.depth + 1 >= bounds.depth || node + 1 >= bounds.nodes) continue;
     const Places above = looks_[static_cast<size_t>(next.look)].places;
-    places.fill(-1);
-    for (size_t kind = 0; kind < sources_.size(); ++kind)
-      if (above[kind] >= 0) places[kind] = sources_[kind]->after(above[kind], token);
-    const int below = look(places, bounds);
+    for (size_t s = 0; s < sources_.size(); ++s) places[s] = above[s] < 0 ? -1 : sources_[s]->after(above[s], token);
+    const int below = look(places);
     candidates_[static_cast<size_t>(next.candidate)].look = below;
     offer(below, node, next.depth + 1, next.product, bounds);
   }
@@ -179,12 +173,11 @@ void Blend::learn(const std::vector<int>& tokens) {
     look = -1;
     for (int i = here.first; i < here.first + here.count; ++i) {
       const Candidate& c = candidates_[static_cast<size_t>(i)];
-      const bool came = c.token == token;
-      mixer_->learn(c.words, mixer_->chance(c.words), came);
-      if (came) look = c.look;
+      mixer_.learn(c.words, c.token == token);
+      if (c.token == token) look = c.look;
     }
   }
-  looks_.clear();
+  looks_.clear();  // they have taught; the next draft makes its own
 }
 
 }  // namespace outrider

@@ -26,7 +26,7 @@ const int* RecycleTable::of(int token) const {
   return token < 0 || token >= vocab_ ? nullptr : table_.data() + static_cast<size_t>(token) * kFollowers;
 }
 
-RecycleText::RecycleText(std::shared_ptr<RecycleTable> table, int last) : table_(std::move(table)), last_(last) {
+RecycleText::RecycleText(int last) : last_(last) {
   tries_.fill(kPriorTries);
   for (size_t rank = 0; rank < kept_.size(); ++rank) kept_[rank] = kPriorTries * kPrior[rank];
 }
@@ -34,7 +34,7 @@ RecycleText::RecycleText(std::shared_ptr<RecycleTable> table, int last) : table_
 // Each token shows of which rank it was, whether or not it was drafted.
 void RecycleText::extend(const std::vector<int>& tokens) {
   for (const int token : tokens) {
-    const int* row = table_->of(last_);
+    const int* row = this->row(last_);
     last_ = token;
     for (size_t rank = 0; row && rank < tries_.size() && row[rank] != RecycleTable::kUnknown; ++rank) {
       if (tries_[rank] >= kMemory) tries_[rank] /= 2.0, kept_[rank] /= 2.0;
@@ -44,13 +44,17 @@ void RecycleText::extend(const std::vector<int>& tokens) {
   }
 }
 
+void RecycleText::remember(int token, const std::vector<int>& followers) {
+  if (table_) table_->remember(token, followers);
+}
+
 int RecycleText::start() { return last_; }
 
 int RecycleText::after(int, int token) { return token; }
 
 void RecycleText::ahead(int place, int most, std::vector<Guess>* found) {
   found->clear();
-  const int* row = table_->of(place);
+  const int* row = this->row(place);
   double least = 1.0;  // chances never rise with the rank, whatever luck a lower one had
   for (int rank = 0; row && rank < std::min(most, RecycleTable::kFollowers) && row[rank] != RecycleTable::kUnknown; ++rank) {
     const size_t r = static_cast<size_t>(rank);

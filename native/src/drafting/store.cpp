@@ -1,6 +1,5 @@
 // Contexts of a store and their votes: the longest first, what it takes off for the unseen goes to the next shorter one.
 #include <algorithm>
-#include <stdexcept>
 
 #include "outrider/drafting.h"
 
@@ -12,22 +11,17 @@ constexpr int kVoters = 3;  // a fourth context changed nothing
 
 }  // namespace
 
-StoreIndex::StoreIndex(const int32_t* text, int tokens, const int32_t* places, int count, const int32_t* starts, int vocab)
-    : text_(text), places_(places), starts_(starts), tokens_(tokens), count_(count), vocab_(vocab) {
-  bool sound = starts[0] >= 0 && starts[vocab] <= count;
-  for (int t = 0; t < vocab; ++t) sound = sound && starts[t] <= starts[t + 1];
-  for (int i = 0; i < count; ++i) sound = sound && places[i] >= 0 && places[i] < tokens;
-  if (!sound) throw std::invalid_argument("places or starts point outside");
-}
-
 int StoreIndex::at(int place, int offset) const {
-  const int64_t index = int64_t{places_[place]} + offset;
-  return index < tokens_ ? text_[index] : kSeparator;
+  const int64_t index = int64_t{a_.places[place]} + offset;
+  if (index >= a_.tokens) return kEnd;
+  return static_cast<int>(a_.text16 ? a_.text16[index] : a_.text32[index]) - 1;
 }
 
 Slice StoreIndex::find(int token) const {
-  if (token < 0 || token >= vocab_) return {1, 0, 0};
-  return {1, starts_[token], starts_[token + 1]};
+  if (token < 0 || token >= a_.vocab) return {1, 0, 0};
+  const int64_t low = a_.starts[token], high = a_.starts[token + 1];
+  if (low > high || high > a_.count) return {1, 0, 0};
+  return {1, static_cast<int>(low), static_cast<int>(high)};
 }
 
 Slice StoreIndex::longer(const Slice& context, int token) const {
@@ -61,7 +55,7 @@ Continuations StoreIndex::count(const Slice& context) const {
   const int size = context.high - context.low, step = std::max(1, (size + kSample - 1) / kSample);
   std::vector<int> tokens;
   for (int i = 0; i < size; i += step)
-    if (const int token = at(context.low + i, context.length); token != kSeparator) tokens.push_back(token);
+    if (const int token = at(context.low + i, context.length); token >= 0) tokens.push_back(token);
   Continuations found;
   found.total = static_cast<int>(tokens.size());
   std::sort(tokens.begin(), tokens.end());

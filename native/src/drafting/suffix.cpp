@@ -1,6 +1,7 @@
 // The longest suffix that stood before, in the text itself and in earlier answers, and what followed it.
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 
 #include "outrider/drafting.h"
 
@@ -74,15 +75,13 @@ Memory::Volume Memory::drop() {
   return volume;
 }
 
-SuffixText::SuffixText(const std::vector<int>& prompt, std::string scope, std::shared_ptr<Memory> memory, SuffixRule rule)
-    : scope_(std::move(scope)), memory_(std::move(memory)), rule_(rule) {
+SuffixText::SuffixText(const std::vector<int>& prompt, std::shared_ptr<Memory> memory, SuffixRule rule)
+    : memory_(std::move(memory)), rule_(rule) {
   for (const int token : prompt) text_.extend(token);
-  tokens_ = static_cast<int>(prompt.size());
 }
 
 void SuffixText::extend(const std::vector<int>& tokens) {
   for (const int token : tokens) text_.extend(token);
-  tokens_ += static_cast<int>(tokens.size());
   if (!memory_) return;
   answer_.insert(answer_.end(), tokens.begin(), tokens.end());
   if (version_ != memory_->version()) return;
@@ -90,14 +89,20 @@ void SuffixText::extend(const std::vector<int>& tokens) {
     for (const int token : tokens) ends_[v] = volumes_[v]->advance(ends_[v], token);
 }
 
+void SuffixText::enter(const std::string& scope) {
+  if (scope_) return;
+  scope_ = scope;
+  if (memory_) search();
+}
+
 void SuffixText::remember() {
-  if (memory_) memory_->add(scope_, answer_);
+  if (memory_ && scope_) memory_->add(*scope_, answer_);
 }
 
 // The memory has changed: finds the answer's end in its volumes anew.
 void SuffixText::search() {
   version_ = memory_->version();
-  volumes_ = memory_->read(scope_);
+  volumes_ = memory_->read(*scope_);
   ends_.assign(volumes_.size(), {});
   const size_t first = answer_.size() < kWarmUp ? 0 : answer_.size() - kWarmUp;
   for (size_t v = 0; v < volumes_.size(); ++v) {
@@ -118,7 +123,7 @@ int SuffixText::start() {
   places_.clear();
   Place place;
   add(&place, &text_, text_.tail());
-  if (memory_) {
+  if (memory_ && scope_) {
     if (version_ != memory_->version()) search();
     for (size_t v = 0; v < volumes_.size(); ++v) add(&place, volumes_[v].get(), ends_[v]);
   }
