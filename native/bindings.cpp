@@ -15,6 +15,7 @@
 #include <stdexcept>
 
 #include "outrider/engine.h"
+#include "outrider/growing.h"
 #include "outrider/pool.h"
 
 namespace nb = nanobind;
@@ -196,6 +197,7 @@ nb::tuple export_cache(Engine& engine, int seq) {
 
 #include "bindings_head.h"
 #include "bindings_kernels.h"
+#include "bindings_drafting.h"
 
 }  // namespace
 
@@ -203,6 +205,7 @@ NB_MODULE(_native, m) {
   m.def("isas", &usable_isas);
   m.def("usable_cores", &usable_cores);
   bind_kernels(m);
+  bind_drafting(m);
 
   nb::class_<Scores>(m, "Scores")
       .def("token", &token, nb::arg("item"), nb::arg("row"), nb::arg("adjust") = nb::none())

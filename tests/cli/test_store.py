@@ -32,7 +32,7 @@ DOORS = replace(tools(ScriptedModel(SKY)), words=words)
 
 def text_of(path: Path) -> list[int]:
     """The ids of a store, documents divided by -1."""
-    return [token - 1 for token in StoreFile(path)._text.tolist()]
+    return [token - 1 for token in StoreFile(path).arrays.text.tolist()]
 
 
 def built(folder: Path, *files: Path) -> list[int]:

@@ -20,7 +20,7 @@ from outrider.core.step import Budget, Outcome, Tokens, View
 from outrider.core.types import EMPTY, Draft
 from outrider.drafters import storefile
 from outrider.drafters.store import StoreDrafter
-from outrider.drafters.storefile import Slice, StoreFile
+from outrider.drafters.storefile import StoreFile
 from outrider.errors import UsageError
 from outrider.testing import drafter_suite
 
@@ -53,10 +53,11 @@ def following(documents: Documents, context: Sequence[int]) -> Counter[int]:
     return Counter(document[end] for document, end in places(documents, context) if end < len(document))
 
 
-def slice_of(store: StoreFile, context: Sequence[int]) -> Slice:
-    found = store.find(context[0])
+def slice_of(store: StoreFile, context: Sequence[int]) -> tuple[int, int, int]:
+    """Length of a context, and where its places begin and end."""
+    found = store.index.find(context[0])
     for token in context[1:]:
-        found = store.longer(found, token)
+        found = store.index.longer(found, token)
     return found
 
 
@@ -68,14 +69,14 @@ def test_every_context_has_its_places_and_continuations(folder: Path, documents:
         known = all(any(places(documents, context[:length])) for length in range(1, len(context)))
         if not known:
             continue
-        found = slice_of(store, context)
-        assert found.length == len(context)
-        assert found.high - found.low == len(list(places(documents, context)))
-        if found.low < found.high:
+        length, low, high = slice_of(store, context)
+        assert length == len(context)
+        assert high - low == len(list(places(documents, context)))
+        if low < high:
             counts = following(documents, context)
-            total, distinct, commonest = store.continuations(found)
+            total, distinct, commonest = store.index.continuations((length, low, high))
             assert (total, distinct) == (counts.total(), len(counts))
-            assert commonest == tuple(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+            assert commonest == sorted(counts.items(), key=lambda item: (-item[1], item[0]))
 
 
 @settings(deadline=None, max_examples=60)
@@ -88,13 +89,13 @@ def test_the_order_is_that_of_the_text(folder: Path, documents: Documents) -> No
         (index for index, token in enumerate(text) if token >= 0),
         key=lambda index: (text[index : index + storefile.DEPTH], index),
     )
-    assert store._places.tolist() == expected
+    assert store.arrays.places.tolist() == expected
 
 
 def test_frequent_contexts_are_sampled_evenly(folder: Path) -> None:
     """Of 3,000 places 250 are looked at; shares stay within a percent."""
     document = [token for number in range(3000) for token in (0, 1 + (number % 10 > 6))]
-    total, distinct, commonest = made(folder, [document]).continuations(Slice(1, 0, 3000))
+    total, distinct, commonest = made(folder, [document]).index.continuations((1, 0, 3000))
     assert (total, distinct) == (250, 2)
     assert commonest[0][0] == 1
     assert commonest[0][1] / total == pytest.approx(0.7, abs=0.01)
@@ -102,7 +103,7 @@ def test_frequent_contexts_are_sampled_evenly(folder: Path) -> None:
 
 def test_nothing_is_copied_and_readers_share(folder: Path) -> None:
     store = StoreFile(made(folder, [[0, 1, 2]]).name, folder / "indices")
-    assert all(isinstance(part.obj, mmap.mmap) for part in (store._text, store._places, store._starts))
+    assert all(isinstance(part.obj, mmap.mmap) for part in store.arrays)
     first, second = StoreDrafter(store), StoreDrafter(store)
     first.begin(1, [0])
     second.begin(1, [1])
@@ -194,8 +195,8 @@ def test_large_vocabularies(folder: Path, vocab: int) -> None:
     """The last ids are found, on both sides of where an id takes two bytes."""
     store = made(folder, [[vocab - 1, 0, vocab - 2], [vocab - 1, 0, 5]], vocab)
     found = slice_of(store, [vocab - 1, 0])
-    assert store.continuations(found) == (2, 2, ((5, 1), (vocab - 2, 1)))
-    assert store._text.itemsize == (2 if vocab < 65_535 else 4)
+    assert store.index.continuations(found) == (2, 2, [(5, 1), (vocab - 2, 1)])
+    assert store.arrays.text.itemsize == (2 if vocab < 65_535 else 4)
 
 
 def test_what_is_no_file_is_refused(folder: Path) -> None:

@@ -79,7 +79,7 @@ def built(path: Path, documents: Sequence[Sequence[int]] = ((3, 1, 2, 1), (1, 2)
 
 
 def arrays(store: StoreFile) -> list[list[int]]:
-    return [part.tolist() for part in (store._text, store._places, store._starts)]
+    return [part.tolist() for part in store.arrays]
 
 
 def test_an_index_is_made_once(tmp_path: Path, count: Counting) -> None:

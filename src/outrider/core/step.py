@@ -39,6 +39,7 @@ class View:
     # Under a constraint: tokens, at most so many, for the text that must come next.
     forced: Callable[[int], tuple[int, ...]] | None = None
     prediction: tuple[int, ...] = ()  # Request.prediction
+    scope: str = ""  # Request.scope: what is learned from this sequence may be used for others of its scope alone
 
 
 @dataclass(frozen=True, slots=True)

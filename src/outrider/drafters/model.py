@@ -8,6 +8,7 @@ the target's own noise: docs/rules.md; other vocabularies: drafters/vocabularies
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -49,8 +50,8 @@ class ModelDrafter:
 
     A prompt is read when its sequence is first asked for a draft, READ_ROWS a step; drafting begins when all is read.
     Where it begins like a text that is in the cache, such as that of another sample, that part is not read again.
-    Where a text outgrows the model's context, its cache is given back and drafting pauses for good; `paused` counts the
-    drafts that were not made for that. Raises what the backend raises.
+    Where a text outgrows the model's context, its cache is given back and drafting pauses for good, with one warning;
+    `paused` counts the drafts that were not made for that. Raises what the backend raises.
     """
 
     def __init__(
@@ -90,6 +91,16 @@ class ModelDrafter:
         if text is not None:
             text.close()
 
+    def _pause(self, length: int) -> None:
+        self.paused += 1
+        if self.paused == 1:
+            warnings.warn(
+                f"a text of {length} tokens does not fit the draft model's context of {self._backend.context}, so that "
+                "it drafts no more for it; longer texts to come are treated alike",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+
     def _job(self, view: View, budget: Budget) -> _Job | None:
         """What is to be drafted for a view; None where nothing is."""
         depth = min(budget.nodes, budget.depth)
@@ -99,7 +110,7 @@ class ModelDrafter:
         text.catch_up(view.tokens, self._texts.values())
         depth = min(depth, text.room)
         if depth < 1:
-            self.paused += 1
+            self._pause(len(view.tokens))
             text.give_up()
             return None
         hot = view.sampling.temperature > 0.0 and not self._greedy

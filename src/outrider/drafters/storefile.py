@@ -25,48 +25,27 @@ import struct
 import zlib
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from outrider import _native
 from outrider.drafters import storeindex
 from outrider.drafters.storeindex import DEPTH, Shape, Text
 from outrider.errors import UsageError
 
-__all__ = ["DEPTH", "WIDEST", "Continuations", "Slice", "StoreFile", "build"]
+__all__ = ["DEPTH", "StoreFile", "build"]
 
 MAGIC = b"OUTRSTOR"
 VERSION = 2
 END = 0  # below all tokens, so that it is ordered first
 DIGEST_BYTES = 32
 MOST_TOKENS = 2**31 - 1
-WIDEST = 8  # continuations of a context that are told apart; the others only count
 _HEADER = struct.Struct("<8s5I32sI")
-_SAMPLE = 256  # places of a frequent context that are looked at, evenly spread: enough for two digits of a share
-_CACHED = 4096  # contexts whose continuations are remembered; text is a few contexts again and again
 _DICTIONARY = 1 << 26
-
-
-class Slice(NamedTuple):
-    """The places [low, high) of the store where one context of `length` tokens stands."""
-
-    length: int
-    low: int
-    high: int
-
-
-class Continuations(NamedTuple):
-    """What followed a context: how many tokens were looked at, how many were different, and the commonest with counts.
-
-    At most WIDEST are listed, by falling count, equal ones by rising id. Ends of documents do not count.
-    """
-
-    total: int
-    distinct: int
-    commonest: tuple[tuple[int, int], ...]
 
 
 class StoreFile:
@@ -90,14 +69,9 @@ class StoreFile:
             # Named after the path, so that a store that is built anew takes the place of the old one.
             name = hashlib.sha256(os.fsencode(os.path.abspath(self.name))).hexdigest()[:32]
             index = storeindex.opened(kept / f"{name}.index", hashlib.sha256(raw).digest(), shape, text)
-        self._text, self._places, self._starts = index
-        # As an attribute, so that what is remembered dies with the store.
-        self.continuations = lru_cache(_CACHED)(self._continuations)
-
-    @property
-    def tokens(self) -> int:
-        """Tokens of its text, without the ends of documents."""
-        return len(self._places)
+        self.arrays = index
+        self.tokens = len(index.places)  # of its text, without the ends of documents
+        self.index = _native.StoreIndex(index.text, index.places, index.starts)
 
     def check(self, tokenizer: bytes) -> None:
         """Raises UsageError where the store is of another tokenizer than the one with this digest."""
@@ -106,51 +80,6 @@ class StoreFile:
                 f"store {self.name} was made with the tokenizer {self.tokenizer.hex()[:12]}, and the model has "
                 f"{tokenizer.hex()[:12]}: build a store with this model"
             )
-
-    def find(self, token: int) -> Slice:
-        """The places of a context of one token. Ids outside the vocabulary have none."""
-        if not 0 <= token < self.vocab:
-            return Slice(1, 0, 0)
-        return Slice(1, self._starts[token], self._starts[token + 1])
-
-    def longer(self, context: Slice, token: int) -> Slice:
-        """Those of its places where this token follows; at most DEPTH tokens in all. A binary search."""
-        length, low, high = context
-        text, places = self._text, self._places
-        token += 1  # as it stands in the text
-        if high - low == 1:
-            return Slice(length + 1, low, low + (text[places[low] + length] == token))
-        end = high
-        while low < high:
-            middle = (low + high) // 2
-            if text[places[middle] + length] < token:
-                low = middle + 1
-            else:
-                high = middle
-        first, step = low, 1
-        # Most slices are far smaller than what they are part of, so the end is near.
-        while low + step < end and text[places[low + step] + length] <= token:
-            low, step = low + step, 2 * step
-        end = min(end, low + step)
-        while low < end:
-            middle = (low + end) // 2
-            if text[places[middle] + length] <= token:
-                low = middle + 1
-            else:
-                end = middle
-        return Slice(length + 1, first, low)
-
-    def _continuations(self, context: Slice) -> Continuations:
-        """What followed at these places; of more than _SAMPLE, at evenly spread ones."""
-        length, low, high = context
-        text, step = self._text, -(-(high - low) // _SAMPLE)
-        counts: dict[int, int] = {}
-        for place in self._places[low:high:step]:
-            token = text[place + length]
-            counts[token] = counts.get(token, 0) + 1
-        counts.pop(END, None)
-        commonest = sorted(((token - 1, times) for token, times in counts.items()), key=lambda it: (-it[1], it[0]))
-        return Continuations(sum(counts.values()), len(counts), tuple(commonest[:WIDEST]))
 
 
 def build(

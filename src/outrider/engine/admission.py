@@ -45,6 +45,12 @@ def check(request: Request, world: World) -> None:
     _check_stops(request.stop)
     _check_ids("stop_token_ids", request.stop_token_ids, world.vocab)
     _check_ids("prediction", request.prediction, world.vocab)
+    if request.prediction and not world.drafts:
+        raise UsageError(
+            "there is a prediction but no drafter to use it; leave it out, or load the model with a drafter"
+        )
+    if not isinstance(request.scope, str):
+        raise UsageError(f"scope is {request.scope!r:.80}; give the name of the tenant, a text")
     _check_sampling(request.sampling, request.n, world.vocab)
     _check_choice(request, world)
     if request.constraint is not None:

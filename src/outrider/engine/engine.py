@@ -54,7 +54,7 @@ class Engine:
         self._rule = rule
         self._drafting = Drafting(drafter, policy, rule, backend.vocab, backend.capabilities.trees)
         self._detokenizer = detokenizer
-        self._world = World(backend.vocab, backend.context, eos, rule.uses_p)
+        self._world = World(backend.vocab, backend.context, eos, rule.uses_p, drafter is not None)
         self._matchers = matchers
         self._slots = slots
         self._chunk_rows = chunk_rows

@@ -32,6 +32,7 @@ class World:
     context: int
     eos: frozenset[int]
     uses_p: bool  # the rule asks for p where something is drawn
+    drafts: bool = True  # there is a drafter
 
 
 class Family:
@@ -100,7 +101,7 @@ class Sequence:
         if matcher is not None or shaping.wanted(request):
             self.shaper = Shaper(request, world.vocab, world.eos, matcher)
         forced = None if matcher is None else matcher.forced
-        self.view = View(-1, Tokens(self.tokens), sampling, forced, request.prediction)
+        self.view = View(-1, Tokens(self.tokens), sampling, forced, request.prediction, request.scope)
         self._sample = sample
         self._ends = frozenset(request.stop_token_ids) | (frozenset() if request.ignore_eos else world.eos)
         self._draw = Draw(

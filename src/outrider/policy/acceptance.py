@@ -40,6 +40,7 @@ SHARED_KEEP = 0.995  # of the counts of all sequences, at each new try of their 
 OWN_KEEP = 0.92  # of a sequence's own: about 12, so that it follows when the text changes
 SHARED_WEIGHT = 6.0  # tries that the prior of all sequences' counts is worth
 OWN_WEIGHT = 3.0  # tries that all sequences' counts are worth to one of them
+SCORE_WEIGHT = 20.0  # the same where the drafter gives scores: those follow the text by themselves
 _RISE = 0.9  # the chance to fail, from one depth to the next: a guess that held so far is likelier a good one
 _HOPE = 0.7  # standard errors, see reach
 
@@ -145,7 +146,7 @@ def survival(draft: Draft, node_keys: Sequence[int], own: Counts, shared: Counts
         prior = _PRIORS[key]
         belief = shared.mean(key, 1.0 - _RISE * (1.0 - beliefs[parent]) if prior < 0.0 else prior, SHARED_WEIGHT)
         # One sibling at most is kept, so together they cannot be likelier than 1.
-        chance = min(own.mean(key, belief, OWN_WEIGHT), 1.0 - taken[parent])
+        chance = min(own.mean(key, belief, SCORE_WEIGHT if key < _SCORES else OWN_WEIGHT), 1.0 - taken[parent])
         taken[parent] += chance
         beliefs.append(belief)
         kept.append(chance if parent < 0 else chance * kept[parent])
@@ -160,7 +161,8 @@ def _chain_survival(node_keys: Sequence[int], own: Counts, shared: Counts, least
         prior = _PRIORS[key]
         belief = prior if prior >= 0.0 else 1.0 - _RISE * (1.0 - belief)
         belief = (hits[key] + SHARED_WEIGHT * belief) / (tries[key] + SHARED_WEIGHT)
-        kept *= (own_hits[key] + OWN_WEIGHT * belief) / (own_tries[key] + OWN_WEIGHT)
+        weight = SCORE_WEIGHT if key < _SCORES else OWN_WEIGHT
+        kept *= (own_hits[key] + weight * belief) / (own_tries[key] + weight)
         if kept < least:
             break
         found.append(kept)
@@ -177,7 +179,7 @@ def reach(depth: int, own: Counts, shared: Counts, least: float) -> list[float]:
     found = _chain_survival(_REACHED[:depth], own, shared, 0.0)
     if not found or not found[0]:
         return []
-    first = found[0]
+    first = min(found[0], 1.0)  # rounding may put it above
     error = math.sqrt(first * (1.0 - first) / (own.tries[_REACH] + OWN_WEIGHT))
     hope = min(1.0, first + _HOPE * error) / first
     return [hope * chance for chance in found if hope * chance >= least]

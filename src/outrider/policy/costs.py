@@ -72,7 +72,7 @@ class PassTimes:
             return
         shaped = rows <= SHAPED_ROWS
         predicted = self._load * self._base(sequences, rows + 1, context)[rows] * (self._shape[rows] if shaped else 1.0)
-        off = math.log(seconds / predicted)
+        off = math.log(seconds) - math.log(predicted)  # the quotient may be too small for a float
         self._learned += 1
         if self._learned > _FIRST_PASSES:
             most = _FIRST_OUTLIER if shaped and self._seen[rows] < 2 else _OUTLIER
@@ -154,6 +154,11 @@ class DraftTimes:
     def ask_s(self) -> float:
         """Seconds of asking, whatever comes."""
         return max(0.0, self._seconds - self.node_s * self._nodes - (self._idle_s or 0.0))
+
+    @property
+    def mean_s(self) -> float:
+        """Seconds of a step that asked it, on average of late."""
+        return max(0.0, self._seconds - (self._idle_s or 0.0))
 
     def learn(self, allowed: int, nodes: int, seconds: float) -> None:
         """A step that asked it for at most `allowed` nodes (above 0), and got so many."""

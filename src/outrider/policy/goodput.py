@@ -26,7 +26,7 @@ from outrider.policy.costs import FIRST_ASKS, DraftTimes, PassTimes
 
 MOST_NODES = 16
 
-FREE_SHARE = 0.015  # of a plain step: a drafter that costs less is asked always, and there is nothing to probe
+FREE_SHARE = 0.022  # of a plain step: a drafter that costs less is asked always, and there is nothing to probe
 PROBE_SHARE = 0.008  # of the time may go into asking a drafter that is not expected to pay
 _LONGEST_WAIT_SHARE = 0.005  # of the time, for probes that keep failing
 _PURSE_STEPS = 8.0  # plain steps' worth of probing time that can be saved up, unless one probe costs more
@@ -149,14 +149,19 @@ class Goodput:
             for state in states:
                 state.asked = min(most, _FIRST_NODES)
             return
+        free_s = FREE_SHARE * step.plain_s
         rest = states
-        if drafting.ask_s + self._node_s() * most * len(states) <= FREE_SHARE * step.plain_s:
+        if drafting.mean_s <= free_s:
             for state in states:
                 state.asked = most if state.cuts else 0
             rest = [state for state in states if not state.cuts]
         if rest:
             self._buy(step, rest, 0.0 if len(rest) < len(states) else drafting.ask_s)
             self._probe(step, rest, any(state.asked for state in states))
+            if self._node_s() * most * len(states) <= free_s:
+                # Rows are chosen once drafts are there; until then a node costs next to nothing.
+                for state in rest:
+                    state.asked = most if state.asked and state.cuts and not state.probing else state.asked
 
     def _node_s(self) -> float:
         """Seconds of a node that is asked for; not every one is drafted."""

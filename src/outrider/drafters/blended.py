@@ -1,0 +1,85 @@
+"""One tree out of everything that can be looked up: the words of several sources weighed against each other.
+
+Best-first growth, as for one source, but a node's chance comes from all of them: a logistic mixture of the log-odds
+that each gives the token (Mahoney 2005, as in the PAQ compressors). In each sequence its weights start from what was
+fitted to answers of the default model (benchmarks/blending.py) and follow what comes true, so that a source that does
+not fit the text is heard less in time. All of it is native (native/src/drafting/growing.cpp).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from outrider import _native
+from outrider.core.step import Budget, Outcome, View
+from outrider.core.types import EMPTY, Draft
+from outrider.drafters.base import Drafter
+from outrider.errors import UsageError
+
+MOST_MEMBERS = 6
+_BIAS = -2.1
+_RATE = 0.01  # of learning: a weight follows some hundreds of judged candidates
+_BRANCHES = 8  # children of a node
+_LEAST = 0.05  # no pass has rows so cheap that a node that is kept less often pays for one
+
+
+class Sourced(Drafter, Protocol):
+    """A drafter that guesses from a native source."""
+
+    @property
+    def weight(self) -> tuple[float, float, float]:
+        """What its word is worth: of the log-odds of its chance, of naming the token at all, of naming only others."""
+        ...
+
+    def source(self, view: View) -> _native.Source:
+        """The source of a sequence that has begun; the same until its end."""
+        ...
+
+
+class BlendedDrafter:
+    """Drafts the nodes that its members together find likeliest: a chain, unless trees may be judged.
+
+    trees: whether backend and rule judge trees; then a draft branches wherever a second guess is worth more than a
+    deeper first one. Score is the chance that a node is kept. benchmarks/drafting.py measures the cost.
+
+    Raises UsageError where there are no members, or more than 6.
+    """
+
+    def __init__(self, members: Sequence[Sourced], trees: bool = True) -> None:
+        if not 1 <= len(members) <= MOST_MEMBERS:
+            raise UsageError(f"a blend has {len(members)} members; give it 1 to {MOST_MEMBERS}")
+        self.name = f"blended({', '.join(member.name for member in members)})"
+        self.followers = max(int(getattr(member, "followers", 0)) for member in members)
+        self._members = tuple(members)
+        self._branches = _BRANCHES if trees else 1
+        self._weights = [member.weight for member in members]
+        self._blends: dict[int, _native.Blend] = {}
+
+    def begin(self, seq: int, prompt: Sequence[int]) -> None:
+        for member in self._members:
+            member.begin(seq, prompt)
+
+    def propose(self, views: Sequence[View], budgets: Sequence[Budget]) -> list[Draft]:
+        return [self._guess(view, budget) for view, budget in zip(views, budgets, strict=True)]
+
+    def observe(self, outcomes: Sequence[Outcome]) -> None:
+        for outcome in outcomes:
+            blend = self._blends.get(outcome.seq)
+            if blend is not None:
+                blend.learn(outcome.tokens)
+        for member in self._members:
+            member.observe(outcomes)
+
+    def end(self, seq: int) -> None:
+        self._blends.pop(seq, None)
+        for member in self._members:
+            member.end(seq)
+
+    def _guess(self, view: View, budget: Budget) -> Draft:
+        blend = self._blends.get(view.seq)
+        if blend is None:
+            sources = [member.source(view) for member in self._members]
+            blend = self._blends[view.seq] = _native.Blend(sources, self._weights, _BIAS, _RATE)
+        tokens, parents, score = blend.grow(budget.nodes, budget.depth, self._branches, _LEAST)
+        return Draft(tokens, parents, score=score) if tokens else EMPTY

@@ -1,0 +1,208 @@
+"""One tree out of several sources: what each says counts, what came of it teaches; and the drafter suite."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from outrider import _native
+from outrider.api import Sampling
+from outrider.core import tree
+from outrider.core.step import Budget, Outcome, Tokens, View
+from outrider.core.types import EMPTY, Draft, Law
+from outrider.drafters import storefile
+from outrider.drafters.blended import BlendedDrafter, Sourced
+from outrider.drafters.recycle import RecycleDrafter
+from outrider.drafters.store import StoreDrafter
+from outrider.drafters.storefile import StoreFile
+from outrider.drafters.suffix import SuffixDrafter
+from outrider.errors import UsageError
+from outrider.testing import drafter_suite
+
+VOCAB = 8
+BIAS, RATE = -2.0, 0.0
+WEIGHTS = ((1.0, 2.0, -2.0), (0.5, 1.0, -1.0))
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> StoreFile:
+    """Behind 1, 2 came 3 always; behind 2 alone came 4 as well."""
+    path = tmp_path_factory.mktemp("blended") / "a.store"
+    storefile.build(path, [[1, 2, 3], [1, 2, 3], [5, 2, 4], [6, 7, 6, 7]], VOCAB, bytes(32))
+    return StoreFile(path)
+
+
+def text(prompt: Sequence[int]) -> _native.SuffixText:
+    return _native.SuffixText(prompt, None, 1.0, 2.0)
+
+
+def log_odds(chance: float) -> float:
+    inside = min(max(chance, 0.002), 0.998)
+    return math.log(inside / (1.0 - inside))
+
+
+def mixed(words: Sequence[float | None]) -> float:
+    """The definition: None where the source knows nothing, 0 where it names others."""
+    total = BIAS
+    for word, (of_word, named, unsaid) in zip(words, WEIGHTS, strict=True):
+        if word is not None:
+            total += of_word * log_odds(word) + named if word else unsaid
+    return 1.0 / (1.0 + math.exp(-total))
+
+
+def says(source: _native.Source) -> dict[int, float]:
+    """What a source alone drafts at the root."""
+    tokens, _, scores = source.grow(8, 1, 8, 0.0)
+    return dict(zip(tokens, scores, strict=True))
+
+
+@given(st.lists(st.integers(0, 4), min_size=3, max_size=40), st.lists(st.integers(0, 4), min_size=3, max_size=40))
+def test_a_chance_is_the_mixture_of_what_all_say(first: list[int], second: list[int]) -> None:
+    words = [says(text(first)), says(text(second))]
+    blend = _native.Blend([text(first), text(second)], WEIGHTS, BIAS, RATE)
+    tokens, parents, scores = blend.grow(16, 1, 8, 0.0)
+    expected = {}
+    for token in {*words[0], *words[1]}:
+        expected[token] = mixed([said.get(token, 0.0) if said else None for said in words])
+    total = sum(expected.values())
+    assert set(parents) <= {-1}
+    assert list(scores) == sorted(scores, reverse=True)
+    assert dict(zip(tokens, scores, strict=True)) == pytest.approx(
+        {token: chance / max(total, 1.0) for token, chance in expected.items()}, rel=1e-5
+    )
+
+
+@given(st.lists(st.integers(0, 3), min_size=6, max_size=40), st.integers(1, 12), st.integers(1, 6), st.booleans())
+def test_trees_are_sound_and_chains_are_chains(prompt: list[int], nodes: int, depth: int, chain: bool) -> None:
+    drafter = BlendedDrafter([SuffixDrafter(0), RecycleDrafter(VOCAB)], trees=not chain)
+    drafter.begin(1, prompt)
+    (draft,) = drafter.propose([View(1, Tokens(prompt), Sampling())], [Budget(nodes, depth)])
+    tree.validate(draft, VOCAB)
+    assert len(draft) <= nodes
+    assert max(tree.depths(draft), default=-1) < depth
+    assert (draft.law, draft.q) == (Law.POINT, None)
+    if chain:
+        assert tree.is_chain(draft)
+    kept: list[float] = []
+    for parent, score in zip(draft.parents, draft.score or (), strict=True):
+        kept.append(score * (kept[parent] if parent >= 0 else 1.0))
+    assert kept == sorted(kept, reverse=True), "the likeliest first"
+    assert min(kept, default=1.0) >= 0.05
+
+
+def ask(drafter: BlendedDrafter, tokens: Sequence[int], nodes: int = 8, scope: str = "", seq: int = 1) -> Draft:
+    (draft,) = drafter.propose([View(seq, Tokens(list(tokens)), Sampling(), scope=scope)], [Budget(nodes, nodes)])
+    return draft
+
+
+def test_each_member_speaks_where_it_knows_something(store: StoreFile) -> None:
+    """Behind 1, 2 the text says 6 and is believed before the store; behind 5, 2 only the store knows anything."""
+    drafter = BlendedDrafter([SuffixDrafter(0), StoreDrafter(store)])
+    prompt = [1, 2, 6, 0, 1, 2]
+    drafter.begin(1, prompt)
+    draft = ask(drafter, prompt)
+    assert draft.tokens[:1] == (6,)
+    drafter.observe([Outcome(1, draft, (), (5,))])
+    assert ask(drafter, [*prompt, 5]).tokens[:1] == (2,)
+    drafter.end(1)
+
+
+def test_agreement_counts(store: StoreFile) -> None:
+    drafter = BlendedDrafter([SuffixDrafter(0), StoreDrafter(store)])
+    chances = []
+    for seq, third in enumerate((3, 6)):
+        prompt = [1, 2, third, 0, 1, 2]
+        drafter.begin(seq, prompt)
+        draft = ask(drafter, prompt, seq=seq)
+        assert draft.score is not None
+        chances.append(draft.score[draft.tokens.index(third)])
+    assert chances[0] > 1.2 * chances[1]
+
+
+def test_a_source_that_is_wrong_is_heard_less_and_one_that_is_right_more() -> None:
+    wrong, right = text([1, 2, 1, 2, 1]), text([1, 3, 1, 3, 1])
+    blend = _native.Blend([wrong, right], ((1.0, 1.0, 0.0),) * 2, -1.0, 0.05)
+    for _ in range(200):
+        blend.grow(4, 1, 8, 0.0)
+        blend.learn([3])
+    tokens, _, (first, second) = blend.grow(4, 1, 8, 0.0)
+    assert tokens == (3, 2)
+    assert first > 0.9
+    assert second < 0.1
+    (_, named_wrong, _), (_, named_right, _) = blend.weights
+    assert named_right > 1.0 > named_wrong
+
+
+def test_what_was_not_on_the_way_teaches_nothing() -> None:
+    blend = _native.Blend([text([1, 2, 3, 1])], ((1.0, 1.0, 0.0),), -1.0, 0.05)
+    before = blend.weights
+    blend.grow(4, 4, 8, 0.0)
+    blend.learn([])
+    blend.learn([2])  # the draft is gone
+    assert blend.weights == before
+    blend.grow(4, 4, 8, 0.0)
+    blend.learn([2])
+    assert blend.weights != before
+
+
+@pytest.mark.parametrize("count", [0, 7])
+def test_a_blend_has_one_to_six_members(count: int) -> None:
+    with pytest.raises(UsageError, match=f"a blend has {count} members; give it 1 to 6"):
+        BlendedDrafter([SuffixDrafter(0)] * count)
+    with pytest.raises(ValueError, match="1 to 6 sources"):
+        _native.Blend([text([1])] * count, [(1.0, 1.0, 0.0)] * count, 0.0, 0.0)
+    with pytest.raises(ValueError, match="a weight for each source"):
+        _native.Blend([text([1])], [(1.0, 1.0, 0.0)] * 2, 0.0, 0.0)
+
+
+def test_scopes_reach_the_members() -> None:
+    drafter = BlendedDrafter([SuffixDrafter(1 << 20), RecycleDrafter(VOCAB)])
+    assert drafter.followers == 8
+    answer = [1, 2, 3, 4, 5, 6, 7]
+    for seq, scope in enumerate(("one", "one", "other")):
+        drafter.begin(seq, [0])
+        drafted = bool(ask(drafter, [0], scope=scope, seq=seq).tokens)
+        assert drafted == (seq == 1)
+        drafter.observe([Outcome(seq, EMPTY, (), tuple(answer))])
+        drafter.end(seq)
+
+
+@pytest.mark.parametrize("check", drafter_suite.CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("trees", [True, False])
+def test_conformance(check: Callable[[drafter_suite.Maker], None], trees: bool, store: StoreFile) -> None:
+    def make() -> BlendedDrafter:
+        members: list[Sourced] = [SuffixDrafter(0), StoreDrafter(store), RecycleDrafter(drafter_suite.VOCAB)]
+        drafter = BlendedDrafter(members, trees=trees)
+        # The table of recycled tokens is made for a first sequence, and stays.
+        drafter.begin(0, [0])
+        ask(drafter, [0], seq=0)
+        drafter.end(0)
+        return drafter
+
+    check(make)
+
+
+def test_a_damaged_index_costs_no_more_than_speed(tmp_path: Path) -> None:
+    """Places that point outside read as the end of a document."""
+    store = StoreFile(_built(tmp_path / "a.store"))
+    text, places, starts = (bytearray(part) for part in store.arrays)
+    places[:] = b"\xff" * len(places)
+    index = _native.StoreIndex(
+        memoryview(bytes(text)).cast("H"), memoryview(bytes(places)).cast("I"), memoryview(bytes(starts)).cast("I")
+    )
+    assert _native.StoreText(index, 8, 48, [1, 2]).grow(8, 4, 8, 0.0) == ((), (), ())
+    starts[:] = b"\xff" * len(starts)
+    index = _native.StoreIndex(
+        memoryview(bytes(text)).cast("H"), memoryview(bytes(places)).cast("I"), memoryview(bytes(starts)).cast("I")
+    )
+    assert index.find(1) == (1, 0, 0)
+
+
+def _built(path: Path) -> Path:
+    storefile.build(path, [[1, 2, 3], [1, 2, 3]], VOCAB, bytes(32))
+    return path
