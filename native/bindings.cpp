@@ -216,6 +216,9 @@ NB_MODULE(_native, m) {
       .def("chain", &chain, nb::arg("items"))
       .def("export_cache", &export_cache, nb::arg("seq"))
       .def_prop_ro("open_sequences", &Engine::open_sequences, Release())
+      .def_prop_ro("blocks_used", &Engine::blocks_used, Release())
+      .def_prop_ro("block_bytes", &Engine::block_bytes)
+      .def_prop_ro("block_tokens", [](const Engine&) { return kCacheBlock; })
       .def_prop_ro("isa", [](const Engine& e) { return std::string(e.kernels().name); })
       .def_prop_ro("threads", &Engine::threads)
       .def_prop_ro("weight_bytes", [](const Engine& e) { return e.model().weight_bytes; });
