@@ -173,7 +173,9 @@ class Keeping(RuleBasedStateMachine):
         leaves = [
             entry
             for entry in self.kept
-            if not any(s == entry[0] and len(k) > len(entry[1]) and k[: len(entry[1])] == entry[1] for s, k in self.kept)
+            if not any(
+                s == entry[0] and len(k) > len(entry[1]) and k[: len(entry[1])] == entry[1] for s, k in self.kept
+            )
         ]
         assert self.backend.sequences == len(leaves) + len(self.standing)
         assert len(self.prefixes._leaves) <= 2 * self.prefixes.nodes + 65

@@ -1,8 +1,8 @@
-"""Beginnings of texts that are in the cache, so that nobody computes them again: system prompts, earlier turns of a chat.
+"""Beginnings of texts in the cache, so that nobody computes them again: system prompts, earlier turns of a chat.
 
-A tree over whole blocks of tokens for each scope. A path from the root is a beginning; the backend's sequence that holds
-it stands at its leaf. Blocks are shared between those sequences and the running ones, so what is kept costs memory only
-where nobody runs on it, and given up it goes one block at a time, from the ends, the least recently used first.
+A tree over whole blocks of tokens for each scope. A path from the root is a beginning; the backend's sequence that
+holds it stands at its leaf. Blocks are shared between those sequences and the running ones, so what is kept costs
+memory only where nobody runs on it. It is given up one block at a time, from the ends, the least recently used first.
 
 Dimensions: B tokens of a block.
 """
