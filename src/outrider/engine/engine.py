@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 
-from outrider.api import Chunk, Pass, Request
+from outrider.api import Chunk, FailureKind, Pass, Request
 from outrider.backends.base import Backend, Scores
 from outrider.constraints.base import Matcher, MatcherMaker
 from outrider.core.rules import COUPLED, Rule
@@ -21,7 +21,7 @@ from outrider.engine.outlet import Detokenizer
 from outrider.engine.scheduler import Scheduler
 from outrider.engine.sequence import Family, Turn, World
 from outrider.engine.sequence import Sequence as Answer
-from outrider.errors import OutriderError, UsageError
+from outrider.errors import BackendError, OutriderError, UsageError
 from outrider.policy.base import Policy
 
 SLOTS = 32
@@ -34,15 +34,18 @@ class Broken:
 
     family: Family
     error: Exception
+    kind: FailureKind
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What one step gave: chunks, in the order of its sequences, and who ended without one."""
+    """What one step gave: chunks with their requests, in the order of its sequences, and who ended without one."""
 
-    chunks: list[Chunk]
+    chunks: list[tuple[Family, Chunk]]
     broken: list[Broken]
-    rows: int
+    rows: int  # of the pass
+    paused: int  # sequences that had to pause for it
+    seconds: float
 
 
 class Engine:
@@ -76,7 +79,7 @@ class Engine:
         self.world = World(backend.vocab, backend.context, eos, rule.uses_p)
         self._matchers = matchers
         self.slots = slots
-        self._chunk_rows = chunk_rows
+        self.chunk_rows = chunk_rows
         self._clock = clock
         # Reentrant: an abandoned iterator may be collected, and so closed, while this thread is inside a step.
         self._lock = threading.RLock()
@@ -92,7 +95,7 @@ class Engine:
             admission.check(request, self.world)
         # Made now, not at the first step, so that what was checked is what runs, whatever the caller's lists become.
         answers = [answer for index, request in enumerate(requests) for answer in self._samples(index, request)]
-        scheduler = Scheduler(Memory(self.backend), self.slots, self._chunk_rows, self._chunk_rows)
+        scheduler = Scheduler(Memory(self.backend), self.slots, self.chunk_rows, self.chunk_rows)
         scheduler.add(answers)
         return self._run(scheduler, answers)
 
@@ -120,7 +123,8 @@ class Engine:
             while scheduler.busy:
                 step = self.step(scheduler)
                 broken += step.broken
-                yield from step.chunks
+                for _, chunk in step.chunks:
+                    yield chunk
         finally:
             with self._lock, ExitStack() as stack:
                 for family in {id(answer.family): answer.family for answer in answers}.values():
@@ -159,7 +163,8 @@ class Engine:
                 with suppress(OutriderError):
                     scheduler.memory.discard(answer)
                 self.withdraw(scheduler, answer.family)
-            return [Broken(answer.family, error) for answer in lost]
+            kind = FailureKind.OVERLOAD if isinstance(error, BackendError) else FailureKind.INTERNAL
+            return [Broken(answer.family, error, kind) for answer in lost]
 
     def _sound(self, answer: Answer) -> bool:
         if answer.seq < 0 or answer.finish is not None:
@@ -172,7 +177,7 @@ class Engine:
     def _step(self, scheduler: Scheduler) -> Step:
         clock, memory = self._clock, scheduler.memory
         start = clock()
-        turns = self._plan(scheduler)
+        turns, paused = self._plan(scheduler)
         deciding = [turn for turn in turns if turn.decides]
         draft_start = clock()
         self._drafting.propose(deciding, Load(len(turns), sum(turn.rows for turn in turns)))
@@ -196,17 +201,19 @@ class Engine:
         for turn in turns:
             turn.sequence.meter.time(step)
         self._drafting.learn(deciding, outcomes, step)
-        return self._ended(scheduler, turns, step.total_s)
+        chunks, broken = self._ended(scheduler, turns, step.total_s)
+        return Step(chunks, broken, sum(turn.rows + len(turn.draft) for turn in turns), paused, step.total_s)
 
-    def _plan(self, scheduler: Scheduler) -> list[Turn]:
-        """Who runs; the youngest pause where memory would not do."""
+    def _plan(self, scheduler: Scheduler) -> tuple[list[Turn], int]:
+        """Who runs, and how many of the youngest had to pause because memory would not do."""
         for answer in scheduler.admit():
             scheduler.memory.open(answer)
             self._drafting.begin(answer)
+        before = len(scheduler.running)
         while True:
             turns = scheduler.plan()
             if scheduler.memory.fits(turns, scheduler.running):
-                return turns
+                return turns, before - len(scheduler.running)
             self._pause(scheduler)
 
     def _pause(self, scheduler: Scheduler) -> None:
@@ -233,9 +240,11 @@ class Engine:
         except Exception as error:
             turn.error = error
 
-    def _ended(self, scheduler: Scheduler, turns: Sequence[Turn], seconds: float) -> Step:
+    def _ended(
+        self, scheduler: Scheduler, turns: Sequence[Turn], seconds: float
+    ) -> tuple[list[tuple[Family, Chunk]], list[Broken]]:
         """What the step gave; those that ended are closed."""
-        chunks: list[Chunk] = []
+        chunks: list[tuple[Family, Chunk]] = []
         for turn in turns:
             answer, draft, verdict = turn.sequence, turn.draft, turn.verdict
             if turn.error is not None or not turn.decides:
@@ -244,11 +253,18 @@ class Engine:
                 self._close(scheduler, answer)
                 scheduler.drop(answer)
             story = Pass(turn.position, draft.tokens, draft.parents, verdict.path, verdict.token, seconds, draft.forced)
-            chunks.append(answer.chunk(story))
-        broken = [Broken(turn.sequence.family, turn.error) for turn in turns if turn.error is not None]
+            chunks.append((answer.family, answer.chunk(story)))
+        broken = [
+            Broken(turn.sequence.family, turn.error, _blame(turn.error)) for turn in turns if turn.error is not None
+        ]
         for entry in broken:
             self.withdraw(scheduler, entry.family)
-        return Step(chunks, broken, sum(turn.rows + len(turn.draft) for turn in turns))
+        return chunks, broken
+
+
+def _blame(error: Exception) -> FailureKind:
+    """Of an error within one answer: what we raise on purpose there is a constraint's that cannot be held."""
+    return FailureKind.USAGE if isinstance(error, OutriderError) else FailureKind.INTERNAL
 
 
 def _trim(turn: Turn) -> Outcome:

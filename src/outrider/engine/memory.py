@@ -101,6 +101,10 @@ class Budgeted(Memory):
         self.hits_tok = self.misses_tok = 0
 
     @property
+    def block_bytes(self) -> int:
+        return self._blocks.block_bytes
+
+    @property
     def used(self) -> int:
         """Blocks in use, kept beginnings included."""
         return self._blocks.blocks_used

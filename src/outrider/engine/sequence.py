@@ -45,9 +45,10 @@ class Family:
     the prompt again. stand: the kept beginning that the stem shares its blocks with.
     """
 
-    __slots__ = ("prompt_logprobs", "read", "stand", "stem", "waiting")
+    __slots__ = ("prompt_logprobs", "read", "stand", "stem", "ticket", "waiting")
 
     def __init__(self, samples: int) -> None:
+        self.ticket = 0  # by which a service knows the request
         self.stem = -1
         self.stand: Node | None = None
         self.read = False  # whether the first sample has read the prompt
