@@ -156,6 +156,7 @@ class Engine:
             lost = [answer for answer in scheduler.running if not self._sound(answer)]
             if not lost and len(scheduler.running) > 1:
                 self._pause(scheduler)
+                scheduler.narrow()
                 return []
             lost = lost or scheduler.running[:1] or scheduler.waiting[:1]
             for answer in lost:

@@ -22,7 +22,7 @@ class Scheduler:
         self.memory = memory
         self.running: list[Sequence] = []  # the oldest first, as in waiting
         self.waiting: list[Sequence] = []
-        self._slots = slots
+        self._slots = self._most = slots
         self._chunk_rows = chunk_rows
         self._beside_rows = beside_rows
         self._added = 0
@@ -45,7 +45,7 @@ class Scheduler:
         A sample other than a request's first waits until the first has read the prompt; others may go before it.
         """
         place = 0
-        while len(self.running) < self._slots and place < len(self.waiting):
+        while len(self.running) < self._most and place < len(self.waiting):
             sequence = self.waiting[place]
             if not sequence.ready:
                 place += 1
@@ -67,13 +67,19 @@ class Scheduler:
         self.running.remove(sequence)
         insort(self.waiting, sequence, key=_number)
 
+    def narrow(self) -> None:
+        """No more than now may run at once; each that ends lets one more in."""
+        self._most = max(1, len(self.running))
+
     def drop(self, sequence: Sequence) -> None:
         """Forget a sequence that ended."""
         self.running.remove(sequence)
+        self._most = min(self._slots, self._most + 1)
 
     def withdraw(self, family: Family) -> list[Sequence]:
         """Forget all samples of a request; returns those that were running."""
         gone = [sequence for sequence in self.running if sequence.family is family]
+        self._most = min(self._slots, self._most + len(gone))
         self.running = [sequence for sequence in self.running if sequence.family is not family]
         self.waiting = [sequence for sequence in self.waiting if sequence.family is not family]
         return gone
