@@ -76,10 +76,13 @@ HOUSE: dict[str, tuple[str, ...]] = {
     "outrider.plan.replay": DRAFTER,
     "outrider.bench": (),
     "outrider.check": (),
-    "outrider.server": (),
+    # A body becomes a Request as everywhere else; the planner's tab shows the planner's own figures.
+    "outrider.server": ("outrider.asking",),
+    "outrider.server.planner": ("outrider.server", "outrider.plan", "outrider.cost"),
     "outrider.train": ("outrider.models",),
     # What every face may be asked for; the Python face: a Generator with text on both sides.
     "outrider.asking": (),
+    "outrider.machine": (),
     "outrider.llm": ("outrider.asking", "outrider.backends.base", "outrider.models"),
     "outrider.testing": (*DRAFTER, "outrider.backends.base", "outrider.policy.base", "outrider.models"),
 }
