@@ -24,9 +24,11 @@ from outrider.drafters.predicted import PredictedDrafter
 from outrider.drafters.recycle import RecycleDrafter
 from outrider.drafters.store import StoreDrafter
 from outrider.drafters.suffix import SuffixDrafter
-from outrider.engine.engine import Engine
+from outrider.engine.engine import SLOTS, Engine
+from outrider.engine.service import QUEUE, Service
 from outrider.errors import UsageError
 from outrider.llm import LLM
+from outrider.machine import free_memory_bytes
 from outrider.models import gguf, sources
 from outrider.models.chat import ChatTemplate
 from outrider.models.digest import digest
@@ -38,6 +40,7 @@ from outrider.policy.goodput import Goodput
 
 DEFAULT_GAMMA = 8  # of n-gram guesses
 MOST_THREADS = 256
+KV_SHARE = 0.5  # of free memory, for keys and values
 
 
 def load(
@@ -64,14 +67,43 @@ def load(
     """
     judge = rules.find(rule)
     wish = _Wish(drafter, gamma, draft_model, store)
-    wish.check()
-    if threads is not None and not 1 <= threads <= MOST_THREADS:
-        raise UsageError(f"threads is {threads}; it may be 1 to {MOST_THREADS}, or None for all cores")
-    file = gguf.read(sources.resolve(None if model is None else str(model)))
-    tokenizer = Tokenizer(file.tokenizer)
-    chat = _chat(file.tokenizer)
-    backend = _native(file, threads)
-    return LLM(file.spec.name, _engine(backend, tokenizer, wish, judge), backend, tokenizer, chat)
+    parts = _parts(model, wish, threads)
+    engine = _engine(parts.backend, parts.tokenizer, wish, wish.policy(), judge)
+    return LLM(parts.name, engine, parts.backend, parts.tokenizer, parts.chat)
+
+
+def serve(
+    model: str | Path | None = None,
+    drafter: str | Drafter = "auto",
+    gamma: int | None = None,
+    threads: int | None = None,
+    rule: str = "coupled",
+    draft_model: str | Path | None = None,
+    store: str | Path | None = None,
+    kv_bytes: int | None = None,
+    slots: int = SLOTS,
+    queue: int = QUEUE,
+) -> tuple[Service, LLM]:
+    """A model that many users share, running in a thread of its own until it is closed; and its face for people.
+
+    The first arguments are as for load, but for gamma: None is always as many as pay, since what pays depends on the
+    load. kv_bytes: memory for keys and values (None: KV_SHARE of what is free once the model is loaded). slots: answers
+    computed at once; queue: requests that may wait for one. What the face is asked is answered beside everybody else.
+
+    Raises what load raises, and UsageError for a budget of less than one block, slots or a queue under 1.
+    """
+    judge = rules.find(rule)
+    wish = _Wish(drafter, gamma, draft_model, store)
+    for name, number in (("slots", slots), ("queue", queue)):
+        if number < 1:
+            raise UsageError(f"{name} is {number}; it must be at least 1")
+    parts = _parts(model, wish, threads)
+    policy = Goodput() if gamma is None else wish.policy()
+    engine = _engine(parts.backend, parts.tokenizer, wish, policy, judge, slots)
+    budget = int(KV_SHARE * free_memory_bytes()) if kv_bytes is None else kv_bytes
+    service = Service(engine, budget, queue=queue)
+    service.start()
+    return service, LLM(parts.name, service, parts.backend, parts.tokenizer, parts.chat)
 
 
 def generator(
@@ -88,7 +120,7 @@ def generator(
     """
     wish = _Wish(drafter, gamma, draft_model, store)
     wish.check()
-    return _engine(llm.backend, llm.tokenizer, wish, rules.COUPLED)
+    return _engine(llm.backend, llm.tokenizer, wish, wish.policy(), rules.COUPLED)
 
 
 def make_drafter(llm: LLM, name: str) -> Drafter:
@@ -184,17 +216,41 @@ class _Wish:
         return ModelDrafter(small, bridge, rule)
 
 
-def _engine(backend: Backend, tokenizer: Tokenizer, wish: _Wish, rule: rules.Rule) -> Engine:
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """What a model's file becomes."""
+
+    name: str
+    backend: Backend
+    tokenizer: Tokenizer
+    chat: ChatTemplate | None
+
+
+def _parts(model: str | Path | None, wish: _Wish, threads: int | None) -> _Parts:
+    """The parts of a model, after every check that needs none."""
+    wish.check()
+    if threads is not None and not 1 <= threads <= MOST_THREADS:
+        raise UsageError(f"threads is {threads}; it may be 1 to {MOST_THREADS}, or None for all cores")
+    file = gguf.read(sources.resolve(None if model is None else str(model)))
+    tokenizer = Tokenizer(file.tokenizer)
+    chat = _chat(file.tokenizer)
+    return _Parts(file.spec.name, _native(file, threads), tokenizer, chat)
+
+
+def _engine(
+    backend: Backend, tokenizer: Tokenizer, wish: _Wish, policy: Policy, rule: rules.Rule, slots: int = SLOTS
+) -> Engine:
     drafter = wish.drafter(backend, tokenizer, rule)
     return Engine(
         backend,
         # Under a constraint, text that has no alternative is drafted before the drafter is asked.
         None if drafter is None else GrammarDrafter(drafter),
-        wish.policy(),
+        policy,
         partial(Detokenizer, tokenizer, skip_special=True),
         tokenizer.eos_ids,
         rule=rule,
         matchers=_compiler(tokenizer, backend.vocab),
+        slots=slots,
     )
 
 
