@@ -151,14 +151,10 @@ nb::ndarray<nb::numpy, const float> logits(const std::shared_ptr<Scores>& scores
   return nb::ndarray<nb::numpy, const float>(data, 1, shape, keep);
 }
 
+// Keeps the GIL: a draw takes microseconds, and beside a busy thread each time that the GIL is given away it comes back
+// only after a switch interval, which is milliseconds (benchmarks/lock.py).
 int token(Scores& scores, int item, int row, const AdjustIn& adjust) {
-  if (!adjust) {
-    nb::gil_scoped_release release;
-    return scores.token(item, row);
-  }
-  const AdjustSpec spec = adjust_of(adjust, scores.vocab);
-  nb::gil_scoped_release release;
-  return scores.token(item, row, spec);
+  return adjust ? scores.token(item, row, adjust_of(adjust, scores.vocab)) : scores.token(item, row);
 }
 
 nb::ndarray<nb::numpy, float> law(const Scores& scores, int item, int row, const AdjustIn& adjust) {
@@ -201,7 +197,7 @@ NB_MODULE(_native, m) {
       .def("law", &law, nb::arg("item"), nb::arg("row"), nb::arg("adjust") = nb::none())
       .def("logprobs", &logprobs, nb::arg("item"), nb::arg("row"), nb::arg("chosen"), nb::arg("top"), nb::arg("processed"),
            nb::arg("adjust") = nb::none())
-      .def("top", &Scores::top, nb::arg("item"), nb::arg("row"), nb::arg("count"), Release());
+      .def("top", &Scores::top, nb::arg("item"), nb::arg("row"), nb::arg("count"));
 
   nb::class_<Engine>(m, "Engine")
       .def(nb::new_(&make_engine), nb::arg("config"), nb::arg("path"), nb::arg("tensors"), nb::arg("isa"), nb::arg("threads"))

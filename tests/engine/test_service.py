@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import random
 import threading
+from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from tests.engine.naive import LanguageMatcher
 from tests.engine.serving import Heard, contents, hall
@@ -22,13 +24,21 @@ from outrider.api import (
     Request,
     Sampling,
 )
+from outrider.backends.base import Extend
+from outrider.core.step import Budget, View
+from outrider.core.types import Draft
 from outrider.drafters.hybrid import First
 from outrider.drafters.ngram import NgramDrafter
 from outrider.drafters.predicted import PredictedDrafter
 from outrider.drafters.suffix import SuffixDrafter
+from outrider.engine.engine import Engine
+from outrider.engine.service import Service
 from outrider.errors import BackendError, Draining, Overloaded, UsageError
+from outrider.policy.goodput import Goodput
 from outrider.testing import drafters
-from outrider.testing.table import RandomLaw
+from outrider.testing.drafters import FunctionDrafter
+from outrider.testing.table import RandomLaw, TableBackend, TableScores
+from outrider.testing.text import PieceDetokenizer
 
 LAW = RandomLaw(VOCAB, 2, seed=12)
 STRINGS = "abcab|abca|bcabc\nab|bc bc bc|cabx"
@@ -364,3 +374,51 @@ def test_close_from_a_listener_and_while_it_runs() -> None:
     assert closed.wait(10)
     made.service.close()
     assert made.backend.sequences == 0
+
+
+class Clocked(TableBackend):
+    """Its clock goes on with each pass, by what a machine would need for which rows are not free."""
+
+    now_s = 0.0
+
+    def extend(self, items: Sequence[Extend]) -> TableScores:
+        rows = sum(len(item.tokens) for item in items)
+        self.now_s += 1e-3 * (4.0 + 0.1 * min(rows, 8) + 1.0 * max(rows - 8, 0))
+        return super().extend(items)
+
+
+def test_goodput_drafts_less_as_rows_fill_the_pass() -> None:
+    """Alone, drafts that come true three times in five are worth their rows; beside 30 others they are not."""
+    chance = random.Random(3)
+
+    def guess(view: View, budget: Budget) -> Draft:
+        rows, known, tokens = LAW, list(view.tokens), []
+        for _ in range(budget.depth):
+            known.append(int(np.argmax(rows(tuple(known)))))
+            tokens.append(known[-1] if chance.random() < 0.6 else 10)
+        return Draft.chain(tuple(tokens))
+
+    backend = Clocked(LAW, VOCAB, 512, block_tokens=4)
+    engine = Engine(
+        backend,
+        FunctionDrafter("three in five", guess),
+        Goodput(),
+        lambda: PieceDetokenizer(PIECES),
+        frozenset({EOS}),
+        clock=lambda: backend.now_s,
+    )
+    service = Service(engine, 4 * 5000)
+
+    def drafted(streams: int) -> float:
+        before = service.snapshot()
+        for index in range(streams):
+            service.submit(Request((index % 11,), 150, ignore_eos=True), Heard(1))
+        while service.busy:
+            service.step()
+        after = service.snapshot()
+        return (after.drafted - before.drafted) / (after.tokens - before.tokens)
+
+    assert drafted(1) > 0.5
+    assert drafted(31) < 0.1
+    assert drafted(1) > 0.5
+    service.close()

@@ -135,9 +135,9 @@ class Budgeted(Memory):
 
     def fits(self, turns: Seq[Turn], running: Seq[Sequence]) -> bool:
         needed = sum(map(self._growth, turns))
-        if not self._free(needed) and len(running) > 1:
+        spare = self._spare(needed)
+        if spare < 0 and len(running) > 1:
             return False
-        spare = self.total - self.used - needed
         for turn in turns:
             if turn.decides:
                 turn.depth = -turn.position % self._size
@@ -212,15 +212,15 @@ class Budgeted(Memory):
         answer = turn.sequence
         return self._count(turn.position) - self._count(answer.committed) + answer.shares_block
 
-    def _free(self, needed: int) -> bool:
-        """Make so many blocks free, if that can be done without pausing anybody."""
-        while self.total - self.used < needed:
+    def _spare(self, needed: int) -> int:
+        """Blocks that are free beside the needed ones, after what can be given up for these without pausing anybody."""
+        while (spare := self.total - self.used - needed) < 0:
             if self.prefixes.evict():
                 continue
             if not self._families:
-                return False
+                break
             self.forget(self._families[-1])
-        return True
+        return spare
 
     def _count(self, positions: int) -> int:
         return -(-positions // self._size)
