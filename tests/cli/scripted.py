@@ -17,7 +17,7 @@ from pathlib import Path
 from outrider.api import Chunk, FinishReason, Logprob, Origin, Pass, Usage
 from outrider.asking import Ask
 from outrider.cli.main import main
-from outrider.cli.tools import Entry, Field, Load, Site, Tools, Words
+from outrider.cli.tools import Entry, Field, Load, Serve, Served, Site, Tools, Words
 from outrider.models.cache import Cached
 
 VOCAB = [b"The", b" sky", b" is", b" blue", b".", b" red", b" very", b"\xc3", b"\xa9", b"\x1b[2J", b"\n", b"<|im_end|>"]
@@ -181,7 +181,10 @@ def tools(model: ScriptedModel, loads: list[Load] | None = None, cached: Sequenc
     def words(model: str | None) -> Words:
         raise NotImplementedError  # tests/cli/test_store.py brings its own
 
-    return Tools(load, site, lambda: cached, field, words)
+    def serve(how: Serve) -> Served:
+        raise NotImplementedError  # tests/cli/test_serve.py brings its own
+
+    return Tools(load, site, lambda: cached, field, words, serve)
 
 
 def wait() -> None:

@@ -37,7 +37,8 @@ def raver() -> Iterator[Site]:
 
 def joined(events: list[dict[str, Any]]) -> tuple[str, list[dict[str, str]]]:
     """What a client makes of a stream: the text, and the calls."""
-    text, calls = "", []
+    text = ""
+    calls: list[dict[str, str]] = []
     for event in events:
         delta = event["choices"][0]["delta"]
         text += delta.get("content") or ""

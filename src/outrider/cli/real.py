@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from outrider.cli.tools import Entry, Field, Load, Model, Site, Tools, Words
+from outrider.cli.tools import Entry, Field, Load, Model, Serve, Served, Site, Tools, Words
 from outrider.errors import UsageError
 
 if TYPE_CHECKING:
@@ -91,4 +91,10 @@ def _words(model: str | None) -> Words:
     return Words(file.spec.name, tokenizer.vocab, digest(tokenizer), partial(tokenizer.encode, special=False))
 
 
-TOOLS = Tools(_load, _site, _cached, _field, _words)
+def _serve(how: Serve) -> Served:
+    from outrider.cli.serving import served
+
+    return served(how)
+
+
+TOOLS = Tools(_load, _site, _cached, _field, _words, _serve)
