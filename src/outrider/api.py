@@ -137,6 +137,7 @@ class Usage:
     target_s: float
     decode_s: float
     tokens_per_s: float
+    cached_tokens: int = 0  # of the prompt, that a kept prefix saved
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,18 +28,18 @@ CAFE = "naïve café 🐟 naïve café 🐟"
 
 
 @pytest.fixture(scope="module")
-def fish() -> Iterator[Site]:
+def fish() -> Iterator[Site[ThreadLive]]:
     with serving(ThreadLive(engine(saying(FISH)))) as site:
         yield site
 
 
 @pytest.fixture(scope="module")
-def raver() -> Iterator[Site]:
+def raver() -> Iterator[Site[ThreadLive]]:
     with serving(ThreadLive(engine(raving()))) as site:
         yield site
 
 
-def test_a_whole_answer(fish: Site) -> None:
+def test_a_whole_answer(fish: Site[ThreadLive]) -> None:
     found = fish.chat(model=MODEL, temperature=0)
     (choice,) = found["choices"]
     assert choice["message"] == {"role": "assistant", "content": FISH, "refusal": None}
@@ -61,7 +61,7 @@ def test_a_whole_answer(fish: Site) -> None:
     assert usage["plain_passes"] == usage["completion_tokens"] + 1
 
 
-def test_a_stream_is_the_same_answer_with_several_tokens_a_chunk(fish: Site) -> None:
+def test_a_stream_is_the_same_answer_with_several_tokens_a_chunk(fish: Site[ThreadLive]) -> None:
     events = fish.stream(temperature=0, stream_options={"include_usage": True})
     whole = fish.chat(temperature=0)
     assert text_of(events) == FISH
@@ -76,11 +76,11 @@ def test_a_stream_is_the_same_answer_with_several_tokens_a_chunk(fish: Site) -> 
     assert len(events) - 2 < whole["usage"]["completion_tokens"], "several tokens a chunk"
 
 
-def test_a_stream_has_a_usage_only_where_it_was_asked_for(fish: Site) -> None:
+def test_a_stream_has_a_usage_only_where_it_was_asked_for(fish: Site[ThreadLive]) -> None:
     assert all("usage" not in event for event in fish.stream(temperature=0))
 
 
-def test_one_token_a_chunk(fish: Site) -> None:
+def test_one_token_a_chunk(fish: Site[ThreadLive]) -> None:
     events = fish.stream(temperature=0, token_chunks=True, story=True)
     tokens = [token for event in events for token in event["choices"][0].get("outrider", {}).get("tokens", ())]
     assert [token["id"] for token in tokens if token["id"] is not None] == TOKENIZER.encode(FISH, special=False)
@@ -101,7 +101,7 @@ def test_never_half_a_character(one: bool) -> None:
     assert bytes(byte for entry in logprobs for byte in entry["bytes"]) == CAFE.encode()
 
 
-def test_the_story_tells_origins_and_passes(fish: Site) -> None:
+def test_the_story_tells_origins_and_passes(fish: Site[ThreadLive]) -> None:
     events = [event["choices"][0] for event in fish.stream(temperature=0, story=True)][1:]
     origins = [token["origin"] for choice in events for token in choice["outrider"]["tokens"]]
     passes = [choice["outrider"]["pass"] for choice in events]
@@ -113,7 +113,7 @@ def test_the_story_tells_origins_and_passes(fish: Site) -> None:
     assert [token["id"] for part in whole for token in part["tokens"]] == TOKENIZER.encode(FISH, special=False)
 
 
-def test_speculation_off_gives_the_same_ids(raver: Site) -> None:
+def test_speculation_off_gives_the_same_ids(raver: Site[ThreadLive]) -> None:
     asked: dict[str, Any] = {"temperature": 0.9, "seed": 5, "max_tokens": 60, "story": True}
     fast, plain = raver.chat(**asked), raver.chat(**asked, speculate=False)
 
@@ -125,7 +125,7 @@ def test_speculation_off_gives_the_same_ids(raver: Site) -> None:
     assert raver.chat(**asked, max_draft=1)["usage"]["drafted"] < fast["usage"]["drafted"]
 
 
-def test_the_seed_is_drawn_and_told_and_repeats_the_answer(raver: Site) -> None:
+def test_the_seed_is_drawn_and_told_and_repeats_the_answer(raver: Site[ThreadLive]) -> None:
     first, second = raver.chat(max_tokens=30), raver.chat(max_tokens=30)
     assert first["seed"] != second["seed"], "OpenAI's default temperature is 1"
     again = raver.chat(max_tokens=30, seed=first["seed"])
@@ -134,7 +134,7 @@ def test_the_seed_is_drawn_and_told_and_repeats_the_answer(raver: Site) -> None:
     assert {event["seed"] for event in raver.stream(max_tokens=5, seed=-1)} == {2**64 - 1}
 
 
-def test_n_samples(raver: Site) -> None:
+def test_n_samples(raver: Site[ThreadLive]) -> None:
     found = raver.chat(n=3, seed=4, max_tokens=12)
     texts = [choice["message"]["content"] for choice in found["choices"]]
     assert [choice["index"] for choice in found["choices"]] == [0, 1, 2]
@@ -145,7 +145,7 @@ def test_n_samples(raver: Site) -> None:
     assert found["usage"]["completion_tokens"] == events[-1]["usage"]["completion_tokens"] == 36
 
 
-def test_every_sampling_field_arrives(raver: Site) -> None:
+def test_every_sampling_field_arrives(raver: Site[ThreadLive]) -> None:
     raver.chat(
         temperature=0.5,
         top_p=0.9,
@@ -176,7 +176,7 @@ def test_every_sampling_field_arrives(raver: Site) -> None:
     assert (request.max_tokens, request.max_draft, request.speculate) == (7, 2, True)
 
 
-def test_lengths(raver: Site) -> None:
+def test_lengths(raver: Site[ThreadLive]) -> None:
     found = raver.chat(max_tokens=5)
     assert found["choices"][0]["finish_reason"] == "length"
     assert found["usage"]["completion_tokens"] == 5
@@ -187,7 +187,7 @@ def test_lengths(raver: Site) -> None:
     assert raver.live.asked[-1].max_tokens == room, "as much as the context leaves"
 
 
-def test_stop_strings_end_text_ids_and_usage(fish: Site) -> None:
+def test_stop_strings_end_text_ids_and_usage(fish: Site[ThreadLive]) -> None:
     found = fish.chat(temperature=0, stop=" blue", story=True)
     assert found["choices"][0]["message"]["content"] == "red fish,"
     assert found["choices"][0]["finish_reason"] == "stop"
@@ -196,7 +196,7 @@ def test_stop_strings_end_text_ids_and_usage(fish: Site) -> None:
     assert text_of(fish.stream(temperature=0, stop=["blue fish, r"])) == "red fish, "
 
 
-def test_logprobs(raver: Site) -> None:
+def test_logprobs(raver: Site[ThreadLive]) -> None:
     found = raver.chat(max_tokens=4, logprobs=True, top_logprobs=3, temperature=0)
     content = found["choices"][0]["logprobs"]["content"]
     assert len(content) == 4
@@ -209,7 +209,7 @@ def test_logprobs(raver: Site) -> None:
     assert raver.refusal(top_logprobs=3)[1]["param"] == "top_logprobs"
 
 
-def test_predicted_outputs_are_counted(fish: Site) -> None:
+def test_predicted_outputs_are_counted(fish: Site[ThreadLive]) -> None:
     guess = "red fish, blue fish, green fish, blue fish"
     found = fish.chat(temperature=0, prediction={"type": "content", "content": guess})
     details = found["usage"]["completion_tokens_details"]
@@ -226,7 +226,7 @@ def test_predicted_outputs_are_counted(fish: Site) -> None:
     assert fish.refusal(prediction={"type": "content", "content": guess}, speculate=False)[0] == 400
 
 
-def test_json_object_and_schema(raver: Site) -> None:
+def test_json_object_and_schema(raver: Site[ThreadLive]) -> None:
     schema = {
         "type": "object",
         "properties": {"colour": {"enum": ["red", "blue"]}, "size": {"enum": [1, 2]}},
@@ -250,7 +250,7 @@ def test_json_object_and_schema(raver: Site) -> None:
     assert prompt.startswith("<|im_start|>system\nThe answer is JSON: A hero.<|im_end|>")
 
 
-def test_messages_become_the_template_s(raver: Site) -> None:
+def test_messages_become_the_template_s(raver: Site[ThreadLive]) -> None:
     parts = [{"type": "text", "text": "one "}, {"type": "text", "text": "two"}]
     told = [{"role": "developer", "content": "Be brief."}, {"role": "user", "content": parts}]
     raver.chat(messages=told, max_tokens=1)
@@ -260,7 +260,7 @@ def test_messages_become_the_template_s(raver: Site) -> None:
     )
 
 
-def test_what_is_done_anyway_may_be_said(raver: Site) -> None:
+def test_what_is_done_anyway_may_be_said(raver: Site[ThreadLive]) -> None:
     raver.chat(store=False, service_tier="auto", modalities=["text"], max_tokens=1, user="anna", metadata=None)
 
 

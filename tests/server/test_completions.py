@@ -15,7 +15,7 @@ FISH = "red fish, blue fish, red fish, blue fish"
 
 
 @pytest.fixture(scope="module")
-def fish() -> Iterator[Site]:
+def fish() -> Iterator[Site[ThreadLive]]:
     script = [*TOKENIZER.encode(FISH, special=False), END]
     law = ScriptedLaw(VOCAB, len(TOKENIZER.encode_prompt(GO, special=True)), script)
     with serving(ThreadLive(engine(law))) as site:
@@ -23,12 +23,12 @@ def fish() -> Iterator[Site]:
 
 
 @pytest.fixture(scope="module")
-def raver() -> Iterator[Site]:
+def raver() -> Iterator[Site[ThreadLive]]:
     with serving(ThreadLive(engine(raving()))) as site:
         yield site
 
 
-def test_a_text_is_continued(fish: Site) -> None:
+def test_a_text_is_continued(fish: Site[ThreadLive]) -> None:
     found = fish.post(PATH, prompt=GO, temperature=0, max_tokens=50).json()
     assert found["object"] == "text_completion"
     assert found["choices"] == [{"index": 0, "text": FISH, "logprobs": None, "finish_reason": "stop"}]
@@ -40,17 +40,17 @@ def test_a_text_is_continued(fish: Site) -> None:
     assert len(events) - 1 < found["usage"]["completion_tokens"]
 
 
-def test_one_token_a_chunk(fish: Site) -> None:
+def test_one_token_a_chunk(fish: Site[ThreadLive]) -> None:
     events = fish.events(PATH, prompt=GO, temperature=0, max_tokens=50, token_chunks=True)
     assert "".join(event["choices"][0]["text"] for event in events) == FISH
     assert len(events) >= len(TOKENIZER.encode(FISH, special=False))
 
 
-def test_sixteen_tokens_unless_asked(raver: Site) -> None:
+def test_sixteen_tokens_unless_asked(raver: Site[ThreadLive]) -> None:
     assert raver.post(PATH, prompt="x").json()["usage"]["completion_tokens"] == 16
 
 
-def test_prompts_may_be_ids_and_several(raver: Site) -> None:
+def test_prompts_may_be_ids_and_several(raver: Site[ThreadLive]) -> None:
     ids = TOKENIZER.encode("abc", special=False)
     texts = [
         raver.post(PATH, prompt=prompt, seed=1).json()["choices"][0]["text"] for prompt in ("abc", ids, ["abc"], [ids])
@@ -65,7 +65,7 @@ def test_prompts_may_be_ids_and_several(raver: Site) -> None:
     assert 16 < found["usage"]["completion_tokens"] <= 64
 
 
-def test_logprobs_in_the_older_form(raver: Site) -> None:
+def test_logprobs_in_the_older_form(raver: Site[ThreadLive]) -> None:
     choice = raver.post(PATH, prompt="abc", logprobs=2, max_tokens=4, temperature=0).json()["choices"][0]
     told = choice["logprobs"]
     assert all(len(token) == 1 or token.startswith("bytes:") for token in told["tokens"])
@@ -78,7 +78,7 @@ def test_logprobs_in_the_older_form(raver: Site) -> None:
     )
 
 
-def test_echo_tells_the_prompt_and_its_logprobs(raver: Site) -> None:
+def test_echo_tells_the_prompt_and_its_logprobs(raver: Site[ThreadLive]) -> None:
     choice = raver.post(PATH, prompt="abc", echo=True, logprobs=0, max_tokens=2, seed=1).json()["choices"][0]
     told = choice["logprobs"]
     assert choice["text"].startswith("abc")
@@ -110,18 +110,18 @@ def test_echo_tells_the_prompt_and_its_logprobs(raver: Site) -> None:
         ("messages", {"prompt": "x", "messages": []}),
     ],
 )
-def test_a_field_that_is_wrong_is_named(raver: Site, param: str, fields: dict[str, object]) -> None:
+def test_a_field_that_is_wrong_is_named(raver: Site[ThreadLive], param: str, fields: dict[str, object]) -> None:
     status, error = raver.refusal(PATH, **fields)
     assert (status, error["param"]) == (400, param)
 
 
-def test_models(raver: Site) -> None:
+def test_models(raver: Site[ThreadLive]) -> None:
     entry = {"id": MODEL, "object": "model", "created": 1, "owned_by": "outrider", "max_model_len": CONTEXT}
     assert raver.client.get("/v1/models").json() == {"object": "list", "data": [entry]}
     assert raver.client.get(f"/v1/models/{MODEL}").json() == entry
 
 
-def test_tokenize_and_detokenize(raver: Site) -> None:
+def test_tokenize_and_detokenize(raver: Site[ThreadLive]) -> None:
     found = raver.post("/tokenize", prompt="hé<|im_end|>", pieces=True).json()
     assert found["tokens"] == TOKENIZER.encode("hé<|im_end|>", special=True)
     assert found["count"] == len(found["tokens"])

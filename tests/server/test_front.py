@@ -17,13 +17,13 @@ KEY, OTHER = "correct-horse", "battery-staple"
 
 
 @pytest.fixture(scope="module")
-def keyed() -> Iterator[Site]:
+def keyed() -> Iterator[Site[ThreadLive]]:
     with serving(ThreadLive(engine(raving())), Settings(keys=(KEY, OTHER))) as site:
         yield site
 
 
 @pytest.fixture(scope="module")
-def local() -> Iterator[Site]:
+def local() -> Iterator[Site[ThreadLive]]:
     with serving(ThreadLive(engine(raving())), Settings(hosts=LOOPBACK, temperature=0.0)) as site:
         yield site
 
@@ -33,7 +33,7 @@ def bearer(key: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("path", ["/v1/models", "/metrics", "/planner.json", "/server.json", "/nothing"])
-def test_a_key_is_asked_for(keyed: Site, path: str) -> None:
+def test_a_key_is_asked_for(keyed: Site[ThreadLive], path: str) -> None:
     for headers in ({}, bearer("wrong"), bearer(KEY[:-1]), {"Authorization": KEY}):
         response = keyed.client.get(path, headers=headers)
         assert response.status_code == 401
@@ -43,11 +43,11 @@ def test_a_key_is_asked_for(keyed: Site, path: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["/health", "/health/live", "/health/ready"])
-def test_health_needs_no_key(keyed: Site, path: str) -> None:
+def test_health_needs_no_key(keyed: Site[ThreadLive], path: str) -> None:
     assert keyed.client.get(path).status_code == 200
 
 
-def test_the_key_is_the_scope_and_never_stands_in_it(keyed: Site) -> None:
+def test_the_key_is_the_scope_and_never_stands_in_it(keyed: Site[ThreadLive]) -> None:
     scopes = []
     for key in (KEY, OTHER, KEY):
         response = keyed.client.post(
@@ -66,19 +66,19 @@ def test_users_have_scopes_where_that_is_wanted() -> None:
         assert len({request.scope for request in site.live.asked}) == 3
 
 
-def test_a_server_of_this_machine_has_its_names(local: Site) -> None:
+def test_a_server_of_this_machine_has_its_names(local: Site[ThreadLive]) -> None:
     for host in ("127.0.0.1:8000", "localhost", "[::1]:80", "LOCALHOST:1"):
         assert local.client.get("/health", headers={"Host": host}).status_code == 200
     for host in ("evil.example", "evil.example:8000", "localhost.evil.example", ""):
         assert local.client.get("/health", headers={"Host": host}).status_code == 403
 
 
-def test_the_default_temperature_is_the_server_s(local: Site) -> None:
+def test_the_default_temperature_is_the_server_s(local: Site[ThreadLive]) -> None:
     assert "seed" not in local.chat(max_tokens=2)
     assert "seed" in local.chat(max_tokens=2, temperature=1)
 
 
-def test_pages_of_other_sites_may_not_call_unless_they_are_named(local: Site) -> None:
+def test_pages_of_other_sites_may_not_call_unless_they_are_named(local: Site[ThreadLive]) -> None:
     headers = {"Origin": "https://app.example", "Access-Control-Request-Method": "POST"}
     assert local.client.options("/v1/chat/completions", headers=headers).status_code == 405
     plain = local.client.get("/v1/models", headers={"Origin": "https://app.example"})
@@ -94,7 +94,7 @@ def test_pages_of_other_sites_may_not_call_unless_they_are_named(local: Site) ->
         assert "access-control-allow-origin" not in other.headers
 
 
-def test_every_request_has_an_id_and_a_line(local: Site) -> None:
+def test_every_request_has_an_id_and_a_line(local: Site[ThreadLive]) -> None:
     response = local.client.post(
         "/v1/chat/completions",
         json={"messages": [{"role": "user", "content": "my secret"}], "max_tokens": 3, "user": "anna"},
@@ -114,7 +114,7 @@ def test_every_request_has_an_id_and_a_line(local: Site) -> None:
     assert len(drawn) == 16
 
 
-def test_refusals_have_lines_too(local: Site) -> None:
+def test_refusals_have_lines_too(local: Site[ThreadLive]) -> None:
     local.client.post("/v1/chat/completions", json={"wrong": 1}, headers={"X-Request-Id": "refused"})
     wait_for(lambda: any(line.get("id") == "refused" for line in local.logged()))
     (line,) = [line for line in local.logged() if line.get("id") == "refused"]

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import pytest
-from tests.server.worlds import HELLO, Site, ThreadLive, engine, raving, serving, text_of, wait_for
+from tests.server.worlds import HELLO, Site, ThreadLive, engine, raving, raw_request, serving, text_of, wait_for
 
 from outrider.api import FailureKind
 from outrider.server.house import Limits, Settings
@@ -34,7 +34,7 @@ class Gate:
 
 
 @contextmanager
-def gated(settings: Settings | None = None, most: int = 1000) -> Iterator[tuple[Site, Gate]]:
+def gated(settings: Settings | None = None, most: int = 1000) -> Iterator[tuple[Site[ThreadLive], Gate]]:
     gate = Gate()
     live = ThreadLive(engine(raving()), gate, most)
     with serving(live, settings) as site:
@@ -46,16 +46,6 @@ def gated(settings: Settings | None = None, most: int = 1000) -> Iterator[tuple[
 
 def body(**fields: object) -> bytes:
     return json.dumps({"messages": HELLO, "max_tokens": 4000, "ignored": None, **fields}).encode()
-
-
-def raw_request(port: int, content: bytes) -> socket.socket:
-    """A connection that has sent a request and read nothing."""
-    raw = socket.create_connection(("127.0.0.1", port))
-    head = (
-        f"POST {PATH} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(content)}\r\n\r\n"
-    )
-    raw.sendall(head.encode() + content)
-    return raw
 
 
 @pytest.mark.parametrize("stream", [True, False])

@@ -8,7 +8,7 @@ from tests.server.worlds import Site, ThreadLive, engine, raving, serving
 from outrider.server.metrics import Meters
 
 
-def samples(site: Site) -> dict[str, float]:
+def samples(site: Site[ThreadLive]) -> dict[str, float]:
     """Every sample by its name and labels."""
     response = site.client.get("/metrics")
     assert response.status_code == 200

@@ -24,7 +24,7 @@ KEY = "correct-horse"
 
 
 @pytest.fixture(scope="module")
-def site() -> Iterator[Site]:
+def site() -> Iterator[Site[ThreadLive]]:
     with serving(ThreadLive(engine(saying(FISH)))) as found:
         yield found
 
@@ -63,7 +63,7 @@ def shoot(page: Page, name: str, tmp_path: Path) -> None:
     page.screenshot(path=folder / f"{name}.png", full_page=True)
 
 
-def ask(page: Page, site: Site, question: str = "hi", compare: bool = False) -> None:
+def ask(page: Page, site: Site[ThreadLive], question: str = "hi", compare: bool = False) -> None:
     page.goto(site.url)
     expect(page.locator("#model")).to_have_text("table")
     page.set_checked("#compare", compare)
@@ -72,7 +72,7 @@ def ask(page: Page, site: Site, question: str = "hi", compare: bool = False) -> 
     expect(page.get_by_role("button", name="Send")).to_be_enabled(timeout=20_000)
 
 
-def test_files_and_policy(site: Site) -> None:
+def test_files_and_policy(site: Site[ThreadLive]) -> None:
     response = site.client.get("/")
     policy = response.headers["content-security-policy"]
     assert "default-src 'none'" in policy
@@ -99,7 +99,7 @@ def test_nothing_is_asked_of_others_and_nothing_is_inline() -> None:
 
 
 @pytest.mark.slow
-def test_tokens_are_coloured_by_where_they_came_from(page: Page, site: Site, tmp_path: Path) -> None:
+def test_tokens_are_coloured_by_where_they_came_from(page: Page, site: Site[ThreadLive], tmp_path: Path) -> None:
     ask(page, site)
     answer = page.locator(".answer .text")
     assert answer.inner_text() == FISH
@@ -112,7 +112,9 @@ def test_tokens_are_coloured_by_where_they_came_from(page: Page, site: Site, tmp
 
 
 @pytest.mark.slow
-def test_a_token_tells_its_probability_by_mouse_and_by_keyboard(page: Page, site: Site, tmp_path: Path) -> None:
+def test_a_token_tells_its_probability_by_mouse_and_by_keyboard(
+    page: Page, site: Site[ThreadLive], tmp_path: Path
+) -> None:
     ask(page, site)
     page.locator(".answer .token").nth(3).hover()
     tip = page.get_by_role("tooltip")
@@ -131,7 +133,9 @@ def test_a_token_tells_its_probability_by_mouse_and_by_keyboard(page: Page, site
 
 @pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_compare_says_identical(page: Page, site: Site, tmp_path: Path, scheme: Literal["light", "dark"]) -> None:
+def test_compare_says_identical(
+    page: Page, site: Site[ThreadLive], tmp_path: Path, scheme: Literal["light", "dark"]
+) -> None:
     page.emulate_media(color_scheme=scheme)
     ask(page, site, compare=True)
     expect(page.locator(".verdict")).to_contain_text("identical: yes")
@@ -145,7 +149,7 @@ def test_compare_says_identical(page: Page, site: Site, tmp_path: Path, scheme: 
 
 
 @pytest.mark.slow
-def test_compare_says_where_answers_part(page: Page, site: Site) -> None:
+def test_compare_says_where_answers_part(page: Page, site: Site[ThreadLive]) -> None:
     """The verdict is a comparison, not a decoration: a server with other ids is caught."""
 
     def cheat(route: Route) -> None:
@@ -163,7 +167,7 @@ def test_compare_says_where_answers_part(page: Page, site: Site) -> None:
 
 
 @pytest.mark.slow
-def test_settings_reach_the_server(page: Page, site: Site) -> None:
+def test_settings_reach_the_server(page: Page, site: Site[ThreadLive]) -> None:
     page.goto(site.url)
     page.locator("#length").fill("2")
     page.get_by_label("Temperature").fill("0.5")
@@ -203,7 +207,7 @@ def test_a_key_is_asked_for_where_one_is_needed(page: Page) -> None:
 
 
 @pytest.mark.slow
-def test_the_planner_shows_the_break_even(page: Page, site: Site, tmp_path: Path) -> None:
+def test_the_planner_shows_the_break_even(page: Page, site: Site[ThreadLive], tmp_path: Path) -> None:
     page.goto(site.url)
     page.get_by_role("tab", name="Chat").press("ArrowRight")
     expect(page.get_by_role("tab", name="Planner")).to_be_focused()
@@ -223,7 +227,9 @@ def test_the_planner_shows_the_break_even(page: Page, site: Site, tmp_path: Path
 
 @pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_phone_can_read_it(browser: Browser, site: Site, tmp_path: Path, scheme: Literal["light", "dark"]) -> None:
+def test_a_phone_can_read_it(
+    browser: Browser, site: Site[ThreadLive], tmp_path: Path, scheme: Literal["light", "dark"]
+) -> None:
     context = browser.new_context(viewport={"width": 360, "height": 740}, device_scale_factor=2, is_mobile=True)
     page = context.new_page()
     page.emulate_media(color_scheme=scheme)
@@ -242,7 +248,7 @@ def test_a_phone_can_read_it(browser: Browser, site: Site, tmp_path: Path, schem
 
 
 @pytest.mark.slow
-def test_names_and_contrast_hold_up(page: Page, site: Site) -> None:
+def test_names_and_contrast_hold_up(page: Page, site: Site[ThreadLive]) -> None:
     """What a screen reader needs: every control has a name, and ids are unique."""
     page.goto(site.url)
     nameless = page.evaluate(

@@ -19,7 +19,7 @@ NAMED = {"type": "function", "function": {"name": "g"}}
 
 
 @pytest.fixture(scope="module")
-def site() -> Iterator[Site]:
+def site() -> Iterator[Site[ThreadLive]]:
     limits = Limits(body_bytes=100_000, prompt_tok=200, answer_tok=500)
     with serving(ThreadLive(engine(raving())), Settings(limits=limits)) as found:
         yield found
@@ -94,13 +94,13 @@ def site() -> Iterator[Site]:
         ("response_format", {"tools": [TOOL], "response_format": {"type": "json_object"}}),
     ],
 )
-def test_a_field_that_is_wrong_is_named(site: Site, param: str, fields: dict[str, Any]) -> None:
+def test_a_field_that_is_wrong_is_named(site: Site[ThreadLive], param: str, fields: dict[str, Any]) -> None:
     status, error = site.refusal(**fields)
     assert (status, error["param"], error["type"]) == (400, param, "invalid_request_error")
     assert param.rpartition(".")[2].partition("[")[0] in error["message"]
 
 
-def test_a_schema_that_cannot_be_held_is_refused(site: Site) -> None:
+def test_a_schema_that_cannot_be_held_is_refused(site: Site[ThreadLive]) -> None:
     form = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"not": {}}}}
     status, error = site.refusal(response_format=form)
     assert status == 400
@@ -109,19 +109,19 @@ def test_a_schema_that_cannot_be_held_is_refused(site: Site) -> None:
     assert site.refusal(tools=[bad])[0] == 400
 
 
-def test_another_model_is_not_found(site: Site) -> None:
+def test_another_model_is_not_found(site: Site[ThreadLive]) -> None:
     status, error = site.refusal(model="gpt-99")
     assert (status, error["code"], error["param"]) == (404, "model_not_found", "model")
     assert "table" in error["message"]
 
 
-def test_a_prompt_that_is_too_long(site: Site) -> None:
+def test_a_prompt_that_is_too_long(site: Site[ThreadLive]) -> None:
     status, error = site.refusal(messages=[{"role": "user", "content": "x" * 300}])
     assert (status, error["code"]) == (400, "context_length_exceeded")
     assert "at most 200" in error["message"]
 
 
-def test_addresses(site: Site) -> None:
+def test_addresses(site: Site[ThreadLive]) -> None:
     assert site.refusal("/v1/embeddings", input="x")[0] == 404
     assert "embeddings" in site.refusal("/v1/embeddings", input="x")[1]["message"]
     assert site.refusal("/v1/nothing")[0] == 404
@@ -144,20 +144,20 @@ def test_addresses(site: Site) -> None:
         b'{"messages": [{"role": "user", "content": "\\ud800"}]}',
     ],
 )
-def test_malformed_bodies(site: Site, body: bytes) -> None:
+def test_malformed_bodies(site: Site[ThreadLive], body: bytes) -> None:
     response = site.client.post("/v1/chat/completions", content=body, headers={"Content-Type": "application/json"})
     assert response.status_code == 400
     assert response.json()["error"]["message"]
     assert response.headers["content-type"] == "application/json"
 
 
-def test_only_json_is_read(site: Site) -> None:
+def test_only_json_is_read(site: Site[ThreadLive]) -> None:
     response = site.client.post("/v1/chat/completions", content=json.dumps({"messages": HELLO}))
     assert response.status_code == 415
     assert "Content-Type: application/json" in response.json()["error"]["message"]
 
 
-def test_large_bodies(site: Site) -> None:
+def test_large_bodies(site: Site[ThreadLive]) -> None:
     assert site.refusal(messages=[{"role": "user", "content": "x" * 200_000}])[0] == 413
 
     def pieces() -> Iterator[bytes]:
@@ -171,7 +171,7 @@ def test_large_bodies(site: Site) -> None:
     assert "100000 bytes" in response.json()["error"]["message"]
 
 
-def test_the_server_lives_on_after_nonsense(site: Site) -> None:
+def test_the_server_lives_on_after_nonsense(site: Site[ThreadLive]) -> None:
     for garbage in (
         b"GET / HTTP/9.9\r\n\r\n",
         b"\x00\x01\x02\r\n\r\n",

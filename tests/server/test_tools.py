@@ -30,7 +30,7 @@ CLOCK: dict[str, Any] = {"type": "function", "function": {"name": "clock"}}
 
 
 @pytest.fixture(scope="module")
-def raver() -> Iterator[Site]:
+def raver() -> Iterator[Site[ThreadLive]]:
     with serving(ThreadLive(engine(raving(3)))) as site:
         yield site
 
@@ -51,7 +51,7 @@ def joined(events: list[dict[str, Any]]) -> tuple[str, list[dict[str, str]]]:
 
 
 @pytest.mark.parametrize("one", [True, False])
-def test_a_required_call_is_one_whatever_the_model(raver: Site, one: bool) -> None:
+def test_a_required_call_is_one_whatever_the_model(raver: Site[ThreadLive], one: bool) -> None:
     asked: dict[str, Any] = {
         "tools": [WEATHER, CLOCK],
         "tool_choice": "required",
@@ -71,7 +71,7 @@ def test_a_required_call_is_one_whatever_the_model(raver: Site, one: bool) -> No
     assert whole["finish_reason"] == "tool_calls"
 
 
-def test_a_named_tool_is_the_one_called(raver: Site) -> None:
+def test_a_named_tool_is_the_one_called(raver: Site[ThreadLive]) -> None:
     found = raver.chat(tools=[CLOCK, WEATHER], tool_choice={"type": "function", "function": {"name": "get_weather"}})
     (call,) = found["choices"][0]["message"]["tool_calls"]
     assert call["function"]["name"] == "get_weather"
@@ -116,18 +116,18 @@ def test_a_model_that_is_free_may_answer_or_call_or_both() -> None:
     assert len(alone["message"]["tool_calls"]) == 1
 
 
-def test_no_tools_are_told_where_none_may_be_called(raver: Site) -> None:
+def test_no_tools_are_told_where_none_may_be_called(raver: Site[ThreadLive]) -> None:
     raver.chat(tools=[WEATHER], tool_choice="none", max_tokens=1)
     assert list(raver.live.asked[-1].prompt) == TableFace().chat(HELLO)
 
 
-def test_a_call_that_is_cut_off_is_no_whole_call(raver: Site) -> None:
+def test_a_call_that_is_cut_off_is_no_whole_call(raver: Site[ThreadLive]) -> None:
     choice = raver.chat(tools=[WEATHER], tool_choice="required", max_tokens=60)["choices"][0]
     assert choice["finish_reason"] == "length"
     assert choice["message"]["tool_calls"][0]["function"]["name"] == "get_weather"
 
 
-def test_calls_and_results_of_earlier_turns_are_told(raver: Site) -> None:
+def test_calls_and_results_of_earlier_turns_are_told(raver: Site[ThreadLive]) -> None:
     function = {"name": "clock", "arguments": '{"zone": "utc"}'}
     raver.chat(
         messages=[

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import httpx
 
@@ -43,6 +44,7 @@ TOKENS, TYPES, MERGES = tiny_vocabulary(VOCAB)
 TOKENIZER = Tokenizer(TokenizerData("gpt2", "smollm", TOKENS, TYPES, MERGES, eos=END))
 CHAT = ChatTemplate(CHAT_TEMPLATE)
 MODEL = "table"
+L = TypeVar("L", bound=Live)
 HELLO: list[dict[str, str]] = [{"role": "user", "content": "hi"}]
 
 
@@ -179,7 +181,7 @@ def engine(law: LogitsOf) -> Engine:
     )
     drafter = GrammarDrafter(First([PredictedDrafter(), NgramDrafter()]))
     detokenizer = partial(Detokenizer, TOKENIZER, skip_special=True)
-    backend = TableBackend(law, VOCAB, context=CONTEXT)
+    backend = TableBackend(law, VOCAB, context=CONTEXT, block_tokens=16)
     return Engine(backend, drafter, Fixed(4), detokenizer, TOKENIZER.eos_ids, matchers=Compiler(vocabulary))
 
 
@@ -199,13 +201,13 @@ def house(live: Live) -> House:
 
 
 @dataclass
-class Site:
+class Site(Generic[L]):
     """A server that runs: its address, a client, its Live, and what it logged."""
 
     url: str
     port: int
     client: httpx.Client
-    live: ThreadLive
+    live: L
     log: io.StringIO = field(default_factory=io.StringIO)
 
     def post(self, path: str, **data: Any) -> httpx.Response:
@@ -244,7 +246,7 @@ class Site:
 
 
 @contextmanager
-def serving(live: ThreadLive, settings: Settings | None = None) -> Iterator[Site]:
+def serving(live: L, settings: Settings | None = None) -> Iterator[Site[L]]:
     """The server in a thread of its own, without signals."""
     log = io.StringIO()
     app = make(house(live), settings or Settings(), Log(log))
@@ -271,6 +273,14 @@ def wait_for(done: Callable[[], object], seconds: float = 20.0) -> None:
     while not done():
         assert time.monotonic() < end, "waited in vain"
         time.sleep(0.005)
+
+
+def raw_request(port: int, content: bytes, path: str = "/v1/chat/completions") -> socket.socket:
+    """A connection that has sent a request and read nothing."""
+    raw = socket.create_connection(("127.0.0.1", port))
+    head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(content)}"
+    raw.sendall(f"{head}\r\n\r\n".encode() + content)
+    return raw
 
 
 def text_of(events: Sequence[Mapping[str, Any]], index: int = 0) -> str:

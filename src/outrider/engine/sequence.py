@@ -141,6 +141,8 @@ class Sequence:
         """The backend knows the sequence as `seq` from now on, with so many of its tokens in the cache."""
         self.seq = seq
         self.committed = committed
+        if self.first and not self.started:
+            self.meter.cached = committed  # later samples share what the first one read, and a pause saves nothing
         self.started = True
         self.view = replace(self.view, seq=seq)
         if self.reads_prompt:

@@ -45,12 +45,11 @@ def usage_json(prompt_tok: int, usages: Sequence[Usage], counts: Sequence[Predic
     """
     completion = sum(usage.completion_tokens for usage in usages)
     passes = sum(usage.passes for usage in usages)
-    decode_s = max((usage.decode_s for usage in usages), default=0.0)
     return {
         "prompt_tokens": prompt_tok,
         "completion_tokens": completion,
         "total_tokens": prompt_tok + completion,
-        "prompt_tokens_details": {"cached_tokens": 0},
+        "prompt_tokens_details": {"cached_tokens": sum(usage.cached_tokens for usage in usages)},
         "completion_tokens_details": {
             "accepted_prediction_tokens": sum(count.accepted for count in counts),
             "rejected_prediction_tokens": sum(count.rejected for count in counts),
@@ -62,6 +61,6 @@ def usage_json(prompt_tok: int, usages: Sequence[Usage], counts: Sequence[Predic
         "plain_passes": sum(usage.plain_passes for usage in usages),
         "tokens_per_pass": round(completion / passes, 4) if passes else 0.0,
         "prefill_s": round(max((usage.prefill_s for usage in usages), default=0.0), 6),
-        "decode_s": round(decode_s, 6),
-        "tokens_per_s": round(completion / decode_s, 2) if decode_s else 0.0,
+        "decode_s": round(max((usage.decode_s for usage in usages), default=0.0), 6),
+        "tokens_per_s": round(sum(usage.tokens_per_s for usage in usages), 2),
     }
