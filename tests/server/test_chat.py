@@ -159,6 +159,8 @@ def test_every_sampling_field_arrives(raver: Site[ThreadLive]) -> None:
         stop=["zzz", "qqq"],
         max_completion_tokens=7,
         max_draft=2,
+        min_tokens=3,
+        ignore_eos=True,
     )
     request = raver.live.asked[-1]
     assert request.sampling == Sampling(
@@ -174,6 +176,7 @@ def test_every_sampling_field_arrives(raver: Site[ThreadLive]) -> None:
     )
     assert request.stop == ("zzz", "qqq")
     assert (request.max_tokens, request.max_draft, request.speculate) == (7, 2, True)
+    assert (request.min_tokens, request.ignore_eos) == (3, True)
 
 
 def test_lengths(raver: Site[ThreadLive]) -> None:

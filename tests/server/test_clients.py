@@ -112,8 +112,7 @@ def test_openai_tools(wild: openai.OpenAI) -> None:
     assert json.loads(call.function.arguments)["city"] in ("Paris", "Rome")
     # The answer goes back as it came, with the result behind it.
     told: list[ChatCompletionMessageParam] = [*ASKED, message.to_dict()]  # type: ignore[list-item]
-    for one in message.tool_calls:
-        told.append({"role": "tool", "tool_call_id": one.id, "content": "sunny"})
+    told.extend({"role": "tool", "tool_call_id": one.id, "content": "sunny"} for one in message.tool_calls)
     again = wild.chat.completions.create(model=MODEL, messages=told, tools=[WEATHER], max_tokens=3)
     assert again.choices[0].finish_reason == "length"
 

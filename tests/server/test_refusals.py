@@ -46,6 +46,8 @@ def site() -> Iterator[Site[ThreadLive]]:
         ("n", {"n": 10_000}),
         ("max_tokens", {"max_tokens": 0}),
         ("max_tokens", {"max_tokens": 501}),
+        ("min_tokens", {"min_tokens": 9, "max_tokens": 5}),
+        ("ignore_eos", {"ignore_eos": 1}),
         ("seed", {"seed": "x"}),
         ("stop", {"stop": [1]}),
         ("stop", {"stop": ""}),

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from outrider.api import Chunk, FinishReason, Logprob, Request, Usage
-from outrider.asking import Ask, Ending, Form, Telling
+from outrider.asking import Ask, Form, Telling
 from outrider.server import messages, tools
 from outrider.server.common import MOST_LOGPROBS, MOST_TOKENS, REMEDIES, Common, check_prompt, most_tokens, read
 from outrider.server.counting import PredictionCount, usage_json
@@ -41,7 +41,7 @@ class Chat:
         ask = Ask(
             chance=common.chance,
             nudges=common.nudges,
-            ending=Ending(max_tokens=most, stop=common.stop),
+            ending=replace(common.ending, max_tokens=most),
             form=self.form,
             telling=Telling(n=common.n, logprobs=self.logprobs),
             guessing=common.guessing,

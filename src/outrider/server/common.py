@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from dataclasses import dataclass
 
-from outrider.asking import Chance, Guessing, Nudges
+from outrider.asking import Chance, Ending, Guessing, Nudges
 from outrider.server.house import House, Limits, Settings
 from outrider.server.problems import BAD, NOT_FOUND, Problem
 from outrider.server.reading import Reader
@@ -24,7 +24,19 @@ REMEDIES = {
 # Fields that an engine's own sentences may begin with.
 PARAMS = frozenset(
     {
-        *("temperature", "top_k", "top_p", "min_p", "logit_bias", "stop", "seed", "n", "logprobs", "max_tokens"),
+        *(
+            "temperature",
+            "top_k",
+            "top_p",
+            "min_p",
+            "logit_bias",
+            "stop",
+            "seed",
+            "n",
+            "logprobs",
+            "max_tokens",
+            "min_tokens",
+        ),
         *("frequency_penalty", "presence_penalty", "repetition_penalty", "max_draft", "prediction", "prompt"),
     }
 )
@@ -47,7 +59,7 @@ class Common:
     manner: Manner
     chance: Chance
     nudges: Nudges
-    stop: tuple[str, ...]
+    ending: Ending  # but for max_tokens, which waits for the prompt
     guessing: Guessing
     n: int
     user: str | None
@@ -85,7 +97,12 @@ def read(reader: Reader, house: House, settings: Settings) -> Common:
     # What they may say is what is done anyway.
     reader.only("store", (False,))
     reader.only("service_tier", ("auto", "default"))
-    return Common(manner, chance, nudges, _stop(reader), guessing, n, reader.text("user"))
+    ending = Ending(
+        min_tokens=reader.whole("min_tokens", 0, MOST_TOKENS) or 0,
+        ignore_eos=reader.flag("ignore_eos", False),
+        stop=_stop(reader),
+    )
+    return Common(manner, chance, nudges, ending, guessing, n, reader.text("user"))
 
 
 def most_tokens(given: int | None, default: int | None, prompt_tok: int, context: int, limits: Limits) -> int:

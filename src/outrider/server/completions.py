@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from outrider.api import Chunk, FinishReason, Logprob, Request, Usage
-from outrider.asking import Ask, Ending, Form, Telling
+from outrider.asking import Ask, Form, Telling
 from outrider.server.common import MOST_LOGPROBS, MOST_TOKENS, REMEDIES, Common, check_prompt, most_tokens, read
 from outrider.server.counting import PredictionCount, usage_json
 from outrider.server.house import Face, House, Limits, Settings
@@ -42,7 +42,7 @@ class Completion:
         told = Telling(
             n=common.n, logprobs=self.logprobs, prompt_logprobs=self.logprobs if self.echo else None, echo=self.echo
         )
-        ending = Ending(max_tokens=most, stop=common.stop)
+        ending = replace(common.ending, max_tokens=most)
         ask = Ask(True, common.chance, common.nudges, ending, Form(), told, common.guessing)
         return replace(ask.request(prompt, face.plain(common.guessing.text())), scope=scope)
 
