@@ -9,6 +9,7 @@ from tests.engine.naive import LanguageMatcher
 from tests.engine.worlds import EOS, PIECES, VOCAB, Answer, join
 
 from outrider.api import Chunk, Failed, FinishReason, Request
+from outrider.backends.base import Extend
 from outrider.constraints.base import MatcherMaker
 from outrider.drafters.base import Drafter
 from outrider.engine.engine import Engine
@@ -16,7 +17,7 @@ from outrider.engine.outlet import Detokenizer
 from outrider.engine.service import Service
 from outrider.policy.base import Policy
 from outrider.policy.fixed import Fixed
-from outrider.testing.table import LogitsOf, TableBackend
+from outrider.testing.table import LogitsOf, TableBackend, TableScores
 from outrider.testing.text import PieceDetokenizer
 
 BLOCK = 4  # tokens of a block, and its bytes
@@ -46,6 +47,17 @@ class Heard:
     def answers(self) -> list[Answer]:
         assert self.failed is None, self.failed
         return join(self.chunks, [self.samples])
+
+
+class Strict(TableBackend):
+    """Insists that no pass takes more blocks than there are."""
+
+    most = 0
+
+    def extend(self, items: Sequence[Extend]) -> TableScores:
+        scores = super().extend(items)
+        assert self.blocks_used <= self.most, f"a pass takes {self.blocks_used} blocks of {self.most}"
+        return scores
 
 
 @dataclass(slots=True)
@@ -101,7 +113,9 @@ def hall(
     backend: TableBackend | None = None,
     clock: Callable[[], float] | None = None,
 ) -> Hall:
-    backend = backend or TableBackend(law, VOCAB, context, block_tokens=BLOCK)
+    if backend is None:
+        backend = Strict(law, VOCAB, context, block_tokens=BLOCK)
+        backend.most = blocks
     engine = Engine(
         backend,
         drafter,

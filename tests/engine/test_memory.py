@@ -93,6 +93,48 @@ def test_the_youngest_pauses_and_the_oldest_never_does() -> None:
     made.check_nothing_is_left()
 
 
+def test_a_newcomer_leaves_a_block_for_each_that_runs() -> None:
+    """Else it would be paused as soon as one of them grows, and be read twice."""
+    made = hall(LAW, blocks=7)
+    older = made.submit(Request((1,) * 12, 6, ignore_eos=True))[1]
+    made.service.step()
+    made.submit(Request((2,) * 9, 3, ignore_eos=True))
+    while not older.ended:
+        made.service.step()
+        assert made.service.snapshot().waiting == 1
+    made.run()
+    assert made.service.snapshot().preemptions == 0
+    made.check_nothing_is_left()
+
+
+def test_a_prompt_whose_reading_was_given_up_tells_its_logprobs_once() -> None:
+    older = [replace(FREE, prompt=(index,) * 3, max_tokens=37) for index in range(2)]
+    reader = Request(tuple(range(11)) * 2, 2, prompt_logprobs=1, ignore_eos=True)
+    given_up = 0
+    for blocks in range(11, 20):
+        made = hall(LAW, blocks=blocks, beside_rows=1)
+        for request in older:
+            made.submit(request)
+        made.service.step()
+        _, heard = made.submit(reader)
+        while not heard.chunks:
+            made.service.step()
+        given_up += made.service.snapshot().preemptions
+        made.run()
+        assert contents(heard.answers) == contents(alone(reader))
+        made.check_nothing_is_left()
+    assert given_up
+
+
+def test_a_drafter_that_was_left_out_stays_out_after_a_pause() -> None:
+    made = hall(LAW, FunctionDrafter("bad", lambda view, budget: Draft.chain((VOCAB,))), blocks=10, slots=2)
+    with pytest.warns(RuntimeWarning, match="malformed draft") as warned:
+        made.ask(FREE, FREE)
+    assert made.service.snapshot().preemptions > 0
+    assert len(warned) == 2
+    made.check_nothing_is_left()
+
+
 def test_what_can_never_fit_is_refused_with_the_numbers() -> None:
     made = hall(LAW, blocks=10)
     with pytest.raises(

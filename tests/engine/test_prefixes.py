@@ -121,6 +121,22 @@ def test_nothing_that_somebody_stands_on_is_evicted() -> None:
     assert backend.sequences == prefixes.nodes == 0
 
 
+def test_everything_can_be_dropped_though_somebody_stands_there() -> None:
+    backend, prefixes = made()
+    keep(backend, prefixes, LONG)
+    node = prefixes.find("", LONG, 12)
+    assert node is not None
+    prefixes.hold(node)
+    seq = prefixes.fork(node)
+    prefixes.drop()
+    assert (backend.sequences, prefixes.nodes, prefixes.idle) == (1, 0, 0)
+    prefixes.release(node)
+    assert backend.cached(seq) == LONG[:12]
+    assert (found(prefixes, LONG), prefixes.idle, prefixes.evict()) == (0, 0, False)
+    keep(backend, prefixes, LONG)
+    assert (found(prefixes, LONG), prefixes.nodes, prefixes.idle) == (12, 3, 3)
+
+
 TEXTS = st.lists(st.sampled_from([1, 2]), max_size=4).map(lambda parts: [part for part in parts for _ in range(B)])
 SCOPES = st.sampled_from(["", "ann"])
 

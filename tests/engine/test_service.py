@@ -96,6 +96,8 @@ def test_64_mixed_requests_get_what_each_gets_alone(blocks: int) -> None:
     taken = made.service.snapshot()
     assert taken.accepted > 20
     assert taken.drafted > taken.accepted
+    assert sum(taken.accepted_by_position) == taken.accepted
+    assert sum(taken.drafted_by_position) == taken.drafted
     assert taken.prefix_hits_tok > 50
     if blocks == 23:
         assert taken.preemptions > 3
@@ -346,13 +348,13 @@ def test_it_serves_from_a_thread() -> None:
 
 
 def test_as_a_generator_it_numbers_its_requests_and_can_be_left() -> None:
-    made = hall(LAW)
+    made = hall(LAW, blocks=300_000, context=1_000_000)
     made.service.start()
     chunks = list(made.service.generate([Request((1,), 3, ignore_eos=True), Request((2,), 4, ignore_eos=True)]))
     assert {chunk.request for chunk in chunks} == {0, 1}
     with pytest.raises(UsageError, match="max_tokens is 0"):
         made.service.generate([Request((1,), 3), Request((2,), 0)])
-    stream = made.service.generate([Request((1,), 200, ignore_eos=True)])
+    stream = made.service.generate([Request((1,), 900_000, ignore_eos=True)])
     next(stream)
     stream.close()  # type: ignore[attr-defined]
     assert made.service.drain(10)

@@ -136,8 +136,12 @@ class Budgeted(Memory):
     def fits(self, turns: Seq[Turn], running: Seq[Sequence]) -> bool:
         needed = sum(map(self._growth, turns))
         spare = self._spare(needed)
-        if spare < 0 and len(running) > 1:
-            return False
+        if spare < 0:
+            if len(running) > 1:
+                return False
+            # What is kept may hold the same text as the sequence that stands on it, in blocks of its own.
+            self.prefixes.drop()
+            spare = self._spare(needed)
         for turn in turns:
             if turn.decides:
                 turn.depth = -turn.position % self._size

@@ -137,6 +137,17 @@ class Prefixes:
         while self.evict():
             pass
 
+    def drop(self) -> None:
+        """Give up everything; who stands on something stands there by itself."""
+        waiting = list(self._roots.values())
+        while waiting:
+            node = waiting.pop()
+            waiting += node.children.values()
+            self._close(node)
+            node.parent = None
+        self._roots, self._leaves = {}, []
+        self.nodes = self.idle = 0
+
     def _drop(self, leaf: Node) -> None:
         parent = leaf.parent
         assert parent is not None
