@@ -37,7 +37,8 @@ PARAMS = frozenset(
             "max_tokens",
             "min_tokens",
         ),
-        *("frequency_penalty", "presence_penalty", "repetition_penalty", "max_draft", "prediction", "prompt"),
+        *("frequency_penalty", "presence_penalty", "repetition_penalty", "max_draft", "prediction"),
+        *("max_tokens", "min_tokens"),
     }
 )
 
