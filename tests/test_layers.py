@@ -83,7 +83,6 @@ HOUSE: dict[str, tuple[str, ...]] = {
     # What every face may be asked for; the Python face: a Generator with text on both sides.
     "outrider.asking": (),
     "outrider.machine": (),
-    "outrider.machine": (),
     "outrider.llm": ("outrider.asking", "outrider.backends.base", "outrider.models"),
     "outrider.testing": (*DRAFTER, "outrider.backends.base", "outrider.policy.base", "outrider.models"),
 }
