@@ -6,24 +6,28 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from outrider.backends.base import Blocks
 from outrider.cli.tools import Serve, Served
 from outrider.llm import LLM
 from outrider.loading import serve
 from outrider.models import sources
 from outrider.models.tokenizer import Detokenizer
 
+MOST_ROOM = 1 << 40
+
 
 class ModelFace:
-    """A loaded model's words, as outrider.server.house.Face has them."""
+    """A loaded model's words, as outrider.server.house.Face has them; room_tok: what its memory holds at most."""
 
-    def __init__(self, llm: LLM) -> None:
+    def __init__(self, llm: LLM, room_tok: int) -> None:
         self._llm = llm
+        self._context = min(llm.backend.context, room_tok)
         self._tokenizer = llm.tokenizer
 
     @property
     def context(self) -> int:
         """Tokens that prompt and answer may have together."""
-        return self._llm.backend.context
+        return self._context
 
     def chat(self, messages: Sequence[Mapping[str, str]]) -> list[int]:
         """Through the model's chat template."""
@@ -70,7 +74,9 @@ def served(how: Serve) -> Served:
         slots=how.slots,
         queue=how.queue,
     )
-    return Served(live, ModelFace(llm), file.stem, digest(file))
+    blocks = llm.backend
+    room_tok = live.snapshot().kv_blocks_total * blocks.block_tokens if isinstance(blocks, Blocks) else MOST_ROOM
+    return Served(live, ModelFace(llm, room_tok), file.stem, digest(file))
 
 
 def digest(file: Path) -> str:

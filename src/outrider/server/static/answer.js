@@ -19,6 +19,7 @@ const quoted = (text) => JSON.stringify(text);
 export class Answer {
   // plain: nothing was guessed, so there is nothing to colour.
   constructor(title, plain) {
+    this.plain = plain;
     this.ids = [];
     this.usage = null;
     this.finish = null;
@@ -136,12 +137,13 @@ export class Answer {
     if (aloud) {
       token.span.scrollIntoView({ block: "nearest" });
       const chance = token.chance ? `, ${percent(token.chance.logprob)}` : "";
-      this.said.textContent = `${quoted(token.text)}, ${token.origin}${chance}`;
+      this.said.textContent = `${quoted(token.text)}, ${this.plain ? "plain" : token.origin}${chance}`;
     }
   }
 
   details(token) {
-    const head = make("div", {}, make("strong", { text: token.origin }), ` · ${ORIGINS[token.origin] ?? ""}`);
+    const [name, says] = this.plain ? ["plain", "the model's own; nothing was guessed"] : [token.origin, ORIGINS[token.origin]];
+    const head = make("div", {}, make("strong", { text: name }), ` · ${says}`);
     if (!token.chance) return [head];
     const rows = token.chance.top_logprobs.map((one) =>
       make("tr", one.token === token.chance.token ? { class: "chosen" } : {},
