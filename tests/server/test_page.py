@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import time
+import threading
 from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Literal
 
 import pytest
 from playwright.sync_api import Browser, Page, Route, expect, sync_playwright
-from tests.server.worlds import Site, ThreadLive, engine, raving, saying, serving
+from tests.server.worlds import Site, ThreadLive, engine, raving, saying, serving, wait_for
 
 from outrider.server.house import Settings
 
@@ -184,16 +184,23 @@ def test_settings_reach_the_server(page: Page, site: Site[ThreadLive]) -> None:
 
 @pytest.mark.slow
 def test_an_answer_can_be_stopped(page: Page) -> None:
-    live = ThreadLive(engine(raving()), lambda: time.sleep(0.05))
+    go_on, said = threading.Event(), iter(range(8))
+
+    def between() -> None:
+        if next(said, None) is None:
+            go_on.wait(60)
+
+    live = ThreadLive(engine(raving()), between)
     with serving(live) as slow:
         page.goto(slow.url)
         page.get_by_label("Your message").fill("hi")
         page.keyboard.press("Enter")
-        expect(page.locator(".answer .token").nth(20)).to_be_attached()
+        expect(page.locator(".answer .token").nth(5)).to_be_attached(timeout=20_000)
         page.get_by_role("button", name="Stop").click()
         expect(page.locator("#notice")).to_have_text("Stopped.")
-        page.wait_for_timeout(200)
-        assert live.snapshot().running == 0
+        wait_for(lambda: live.cancelled_while_running == 1)
+        go_on.set()
+        wait_for(lambda: live.snapshot().running == 0)
 
 
 @pytest.mark.slow

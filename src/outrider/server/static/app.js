@@ -71,7 +71,7 @@ async function ask(question) {
   if (body.temperature > 0) meter(answer.meters, "seed", body.seed);
   history = [...messages(question).filter((one) => one.role !== "system"), { role: "assistant", content: answer.content }];
   if (!compared) {
-    meter(answer.meters, "speed-up, measured", "compare to see");
+    meter(answer.meters, "speed-up, measured", "–");
     return;
   }
   // One after the other: side by side they would take each other's time.

@@ -8,6 +8,7 @@ const DEFAULTS = { target: "llama-70b", draft: "llama-1b", machine: "h100", weig
 const WAIT_MS = 60;
 
 let opened = false;
+let shown = null;
 let asked = null;
 let timer = 0;
 
@@ -16,6 +17,7 @@ export function openPlanner() {
   opened = true;
   $("plan").addEventListener("input", later);
   $("plan").addEventListener("submit", (event) => event.preventDefault());
+  addEventListener("resize", () => shown && show(shown));
   ask();
 }
 
@@ -64,6 +66,7 @@ const times = (value) => `${value.toFixed(2)} ×`;
 const share = (value) => (value === null ? "never" : value.toFixed(2));
 
 function show(found) {
+  shown = found;
   lists(found.choices);
   const numbers = $("numbers");
   meter(numbers, "break-even alpha", share(found.break_even));
@@ -114,7 +117,7 @@ function batches(found) {
     `Speed-up by batch size. ${says} At ${here.batch}: ${times(here.speedup)}; at best ${times(best.speedup)} with gamma ${best.gamma}.${room}`;
   draw($("batch-plot"), {
     says,
-    x: { low: 1, high: points.at(-1)[0], log: true, name: "sequences at once (dashed: the best length at each)" },
+    x: { low: 1, high: points.at(-1)[0], log: true, name: "sequences at once; dashed: best gamma" },
     y: { name: "speed-up" },
     curves: [{ points: points.map(([size, fixed]) => [size, fixed]) },
       { points: points.map(([size, , longest]) => [size, longest]), second: true }],
