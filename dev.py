@@ -264,7 +264,7 @@ def run_all(commands: list[list[str]], environment: dict[str, str] | None = None
 
 
 def verb_outrider(arguments: list[str]) -> int:
-    ensure(MAIN, set())
+    ensure(MAIN, {"serve"} if arguments[:1] == ["serve"] else set())
     return become([MAIN.python, "-P", "-m", "outrider", *arguments])
 
 

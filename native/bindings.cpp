@@ -152,14 +152,10 @@ nb::ndarray<nb::numpy, const float> logits(const std::shared_ptr<Scores>& scores
   return nb::ndarray<nb::numpy, const float>(data, 1, shape, keep);
 }
 
+// Keeps the GIL: a draw takes microseconds, and beside a busy thread each time that the GIL is given away it comes back
+// only after a switch interval, which is milliseconds (benchmarks/lock.py).
 int token(Scores& scores, int item, int row, const AdjustIn& adjust) {
-  if (!adjust) {
-    nb::gil_scoped_release release;
-    return scores.token(item, row);
-  }
-  const AdjustSpec spec = adjust_of(adjust, scores.vocab);
-  nb::gil_scoped_release release;
-  return scores.token(item, row, spec);
+  return adjust ? scores.token(item, row, adjust_of(adjust, scores.vocab)) : scores.token(item, row);
 }
 
 nb::ndarray<nb::numpy, float> law(const Scores& scores, int item, int row, const AdjustIn& adjust) {
@@ -213,7 +209,7 @@ NB_MODULE(_native, m) {
       .def("law", &law, nb::arg("item"), nb::arg("row"), nb::arg("adjust") = nb::none())
       .def("logprobs", &logprobs, nb::arg("item"), nb::arg("row"), nb::arg("chosen"), nb::arg("top"), nb::arg("processed"),
            nb::arg("adjust") = nb::none())
-      .def("top", &Scores::top, nb::arg("item"), nb::arg("row"), nb::arg("count"), Release())
+      .def("top", &Scores::top, nb::arg("item"), nb::arg("row"), nb::arg("count"))
       .def("states", &states, nb::arg("item"));
 
   nb::class_<Engine> engine(m, "Engine");
@@ -231,6 +227,9 @@ NB_MODULE(_native, m) {
       .def("tap", &Engine::tap, nb::arg("layers"), Release())
       .def("export_cache", &export_cache, nb::arg("seq"))
       .def_prop_ro("open_sequences", &Engine::open_sequences, Release())
+      .def_prop_ro("blocks_used", &Engine::blocks_used, Release())
+      .def_prop_ro("block_bytes", &Engine::block_bytes)
+      .def_prop_ro("block_tokens", [](const Engine&) { return kCacheBlock; })
       .def_prop_ro("isa", [](const Engine& e) { return std::string(e.kernels().name); })
       .def_prop_ro("threads", &Engine::threads)
       .def_prop_ro("weight_bytes", [](const Engine& e) { return e.model().weight_bytes; });

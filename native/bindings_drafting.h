@@ -110,6 +110,19 @@ void bind_drafting(nb::module_& m) {
            }, nb::arg("tokens"), nb::arg("followers"))
       .def_prop_ro("entered", &RecycleText::entered);
 
+  using GuessTuple = std::pair<int, double>;
+  nb::class_<Levels, Source>(m, "Levels")
+      .def(nb::init<>())
+      .def("set", [](Levels& l, const std::vector<std::vector<GuessTuple>>& levels, std::vector<int> chain, bool independent) {
+             std::vector<std::vector<Guess>> given;
+             for (const auto& level : levels) {
+               given.emplace_back();
+               for (const auto& [token, chance] : level) given.back().push_back({token, chance});
+             }
+             l.set(std::move(given), std::move(chain), independent);
+           }, nb::arg("levels"), nb::arg("chain"), nb::arg("independent"))
+      .def("clear", &Levels::clear);
+
   using WeightTuple = std::tuple<double, double, double>;
   nb::class_<Blend>(m, "Blend")
       .def("__init__", [](Blend* at, std::vector<std::shared_ptr<Source>> sources, const std::vector<WeightTuple>& weights, double bias, double rate) {

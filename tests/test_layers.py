@@ -35,7 +35,7 @@ HOUSE: dict[str, tuple[str, ...]] = {
     "outrider.drafters.storefile": ("outrider.drafters.storeindex", "outrider._native"),
     "outrider.drafters.store": (*DRAFTER, "outrider.drafters.storefile", "outrider._native"),
     "outrider.drafters.recycle": (*DRAFTER, "outrider._native"),
-    "outrider.drafters.blended": (*DRAFTER, "outrider._native"),
+    "outrider.drafters.blended": ("outrider.drafters.merge", *DRAFTER, "outrider._native"),
     "outrider.drafters.expecting": (*DRAFTER, "outrider.drafters.predicted"),
     "outrider.drafters.merge": (),
     "outrider.drafters.team": (*DRAFTER, "outrider.drafters.merge"),
@@ -51,7 +51,7 @@ HOUSE: dict[str, tuple[str, ...]] = {
     "outrider.drafters.chains": ("outrider.backends.base",),
     "outrider.drafters.trees": ("outrider.backends.base", "outrider.drafters.chains"),
     "outrider.drafters.vocabularies": (),
-    "outrider.drafters.head": (*DRAFTER, "outrider.backends.base", "outrider.drafters.growing"),
+    "outrider.drafters.head": ("outrider._native", *DRAFTER, "outrider.backends.base", "outrider.drafters.growing"),
     "outrider.drafters.grammar": DRAFTER,
     "outrider.policy": ("outrider.policy.base",),
     "outrider.policy.base": (),
@@ -74,10 +74,13 @@ HOUSE: dict[str, tuple[str, ...]] = {
     "outrider.plan.replay": DRAFTER,
     "outrider.bench": (),
     "outrider.check": (),
-    "outrider.server": (),
+    # A body becomes a Request as everywhere else; the planner's tab shows the planner's own figures.
+    "outrider.server": ("outrider.asking",),
+    "outrider.server.planner": ("outrider.server", "outrider.plan", "outrider.cost"),
     "outrider.train": ("outrider.models", "outrider.backends.base", "outrider.backends.native"),
     # What every face may be asked for; the Python face: a Generator with text on both sides.
     "outrider.asking": (),
+    "outrider.machine": (),
     "outrider.llm": ("outrider.asking", "outrider.backends.base", "outrider.models"),
     "outrider.testing": (*DRAFTER, "outrider.backends.base", "outrider.policy.base", "outrider.models"),
 }

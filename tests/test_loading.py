@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -176,3 +177,49 @@ def test_every_drafter_uses_a_prediction(model: Path, drafter: str) -> None:
 def _answer(model: Path, request: outrider.Request) -> tuple[int, ...]:
     chunks = outrider.load(model, "none").generator.generate([request])
     return tuple(token for chunk in chunks for token in chunk.token_ids)
+
+
+def test_serve_gives_a_service_and_its_face(model: Path) -> None:
+    """Many ask at once; each gets what a load gives alone; the face's answers come from the service too."""
+    expected = outrider.load(model, "none").generate("hello", max_tokens=60, ignore_eos=True)
+    service, llm = loading.serve(model, kv_bytes=64 * 40, slots=3, queue=5)
+    try:
+        assert llm.generator is service
+        found: list[tuple[int, ...]] = []
+
+        def ask() -> None:
+            found.append(llm.generate("hello", max_tokens=60, ignore_eos=True).token_ids)
+
+        threads = [threading.Thread(target=ask) for _ in range(5)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(30)
+        assert found == [expected.token_ids] * 5
+        taken = service.snapshot()
+        assert taken.kv_blocks_total == 40
+        assert taken.tokens == 300
+    finally:
+        service.close()
+    assert cast(TableBackend, llm.backend).sequences == 0
+
+
+def test_serve_takes_half_of_what_is_free(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loading, "free_memory_bytes", lambda: 64 * 1000)
+    service, _ = loading.serve(model)
+    assert service.snapshot().kv_blocks_total == 500
+    service.close()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"slots": 0}, "slots is 0; it must be at least 1"),
+        ({"queue": 0}, "queue is 0"),
+        ({"drafter": "sufix"}, "drafter is 'sufix'"),
+        ({"threads": 0}, "threads is 0"),
+    ],
+)
+def test_serve_refuses_bad_arguments_before_the_model_is_looked_for(arguments: dict[str, Any], words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        loading.serve(NOWHERE, **arguments)

@@ -5,7 +5,7 @@ Ids are vocabulary ids of the target; times are seconds.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
@@ -137,6 +137,7 @@ class Usage:
     target_s: float
     decode_s: float
     tokens_per_s: float
+    cached_tokens: int = 0  # of the prompt, that a kept prefix saved
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,3 +174,93 @@ class Generator(Protocol):
     """Whatever answers requests: our engine, another engine, a server. Chunks of several answers may interleave."""
 
     def generate(self, requests: Sequence[Request]) -> Iterator[Chunk]: ...
+
+
+class FailureKind(StrEnum):
+    """Who is to blame for a failed request, in the words that a server needs."""
+
+    USAGE = "usage"
+    OVERLOAD = "overload"
+    TIMEOUT = "timeout"
+    INTERNAL = "internal"
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A request that ended by an error after it was accepted; nothing more comes of any of its samples."""
+
+    request: int  # as in Chunk; 0 from a Live
+    message: str  # one sentence for the caller
+    kind: FailureKind
+
+
+class LiveState(StrEnum):
+    """What a Live does with new requests."""
+
+    READY = "ready"  # takes them
+    DRAINING = "draining"  # refuses them and finishes those it has
+    CLOSED = "closed"  # abandoned everything
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The numbers of a Live at one moment; counts are since its start unless another time is named.
+
+    A block is backends.base.Blocks' unit of memory for keys and values; all are 0 where the backend does not count.
+    """
+
+    state: LiveState
+    uptime_s: float
+    running: int  # requests with a sample in the passes, or paused
+    waiting: int  # requests of which no sample has begun
+    sequences: int  # in the passes
+    paused: int  # sequences that gave their memory back and wait to be computed again
+    kv_blocks_used: int  # in use, those of kept prefixes included
+    kv_blocks_cached: int  # of these, held by kept prefixes alone: given up as soon as somebody needs them
+    kv_blocks_total: int  # the budget
+    kv_bytes_total: int
+    prefix_hits_tok: int  # prompt tokens that a kept prefix saved
+    prefix_misses_tok: int  # prompt tokens that were computed
+    preemptions: int  # times that a sequence was paused
+    passes: int
+    rows: int
+    tokens: int  # of answers, kept
+    drafted: int
+    accepted: int
+    drafted_by_position: tuple[int, ...]  # passes that verified a node at this depth, for each sequence
+    accepted_by_position: tuple[int, ...]  # and that kept one
+    budget: float  # nodes drafted in the last pass, a sequence that could have had some
+    goodput_tok_s: float  # tokens kept per second, over the last seconds of work
+    pass_rows_histogram: tuple[int, ...]  # entry i: passes of 2**(i-1) < rows <= 2**i
+
+
+class Live(Protocol):
+    """A generator that many users share: requests join and leave at any step. Every method may come from any thread."""
+
+    def submit(self, request: Request, listener: Callable[[Chunk | Failed], None]) -> int:
+        """Take a request in; returns its ticket, above 0.
+
+        The listener is called from another thread, chunk by chunk, and must return at once and not raise. After the
+        last chunk of every sample (each has a finish_reason), or one Failed, nothing more comes. Raises UsageError for
+        a request that cannot be answered, Overloaded when too many wait, Draining after drain or close.
+        """
+        ...
+
+    def cancel(self, ticket: int) -> None:
+        """Abandon a request, also one that ended already; its sequences are gone within a step.
+
+        A call of the listener that is under way may still arrive.
+        """
+        ...
+
+    def drain(self, timeout_s: float) -> bool:
+        """Take no new requests, and wait for the others; whether all ended in time."""
+        ...
+
+    def close(self) -> None:
+        """Abandon everything (each listener gets a Failed) and stop."""
+        ...
+
+    def snapshot(self) -> Snapshot:
+        """The numbers now; cheap."""
+        ...

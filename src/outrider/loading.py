@@ -19,13 +19,14 @@ from outrider.drafters import plugins, vocabularies
 from outrider.drafters.base import Drafter
 from outrider.drafters.expecting import ExpectingDrafter
 from outrider.drafters.grammar import GrammarDrafter
-from outrider.drafters.head import HeadDrafter
 from outrider.drafters.hybrid import auto
 from outrider.drafters.model import ModelDrafter
 from outrider.drafters.ngram import NgramDrafter
-from outrider.engine.engine import Engine
+from outrider.engine.engine import SLOTS, Engine
+from outrider.engine.service import QUEUE, Service
 from outrider.errors import UsageError
 from outrider.llm import LLM
+from outrider.machine import free_memory_bytes
 from outrider.models import cache, gguf, headfile, sources
 from outrider.models.chat import ChatTemplate
 from outrider.models.digest import digest
@@ -36,11 +37,13 @@ from outrider.policy.fixed import Fixed
 from outrider.policy.goodput import Goodput
 
 if TYPE_CHECKING:
+    from outrider.drafters.head import HeadDrafter
     from outrider.drafters.store import StoreDrafter
 
 DEFAULT_GAMMA = 8  # of n-gram guesses
 MOST_THREADS = 256
 INDICES = "indices"  # of stores, in the cache directory
+KV_SHARE = 0.5  # of free memory, for keys and values
 
 
 def load(
@@ -61,8 +64,8 @@ def load(
     "store", "head", "model", "none" (plain decoding), the name of an installed plugin, or an object with the Drafter
     protocol. draft_model (a source, as for model), store (a file) and head (a folder that outrider train made for this
     very model) are for "model", "store", "head" and "auto". gamma: tokens drafted at most; None: 8 for n-grams, whose
-    guesses are as long as their match, else as many as pay (docs/policy.md). threads: how many compute a pass (None: all
-    cores this process may use). rule: how drafts are judged (docs/rules.md); only "coupled" gives the same ids for the
+    guesses are as long as their match, else as many as pay (docs/policy.md). threads: how many compute a pass; None: all
+    cores this process may use. rule: how drafts are judged (docs/rules.md); only "coupled" gives the same ids for the
     same seed whatever is drafted.
 
     Raises UsageError for arguments out of range (before anything is fetched), SourceError where the model cannot be
@@ -70,14 +73,44 @@ def load(
     """
     judge = rules.find(rule)
     wish = _Wish(drafter, gamma, draft_model, store, head)
-    wish.check()
-    if threads is not None and not 1 <= threads <= MOST_THREADS:
-        raise UsageError(f"threads is {threads}; it may be 1 to {MOST_THREADS}, or None for all cores")
-    file = gguf.read(sources.resolve(None if model is None else str(model)))
-    tokenizer = Tokenizer(file.tokenizer)
-    chat = _chat(file.tokenizer)
-    backend = _native(file, threads)
-    return LLM(file.spec.name, _engine(backend, tokenizer, wish, judge), backend, tokenizer, chat)
+    parts = _parts(model, wish, threads)
+    engine = _engine(parts.backend, parts.tokenizer, wish, wish.policy(), judge)
+    return LLM(parts.name, engine, parts.backend, parts.tokenizer, parts.chat)
+
+
+def serve(
+    model: str | Path | None = None,
+    drafter: str | Drafter = "auto",
+    gamma: int | None = None,
+    threads: int | None = None,
+    rule: str = "coupled",
+    draft_model: str | Path | None = None,
+    store: str | Path | None = None,
+    head: str | Path | None = None,
+    kv_bytes: int | None = None,
+    slots: int = SLOTS,
+    queue: int = QUEUE,
+) -> tuple[Service, LLM]:
+    """A model that many users share, running in a thread of its own until it is closed; and its face for people.
+
+    The first arguments are as for load, but for gamma: None is always as many as pay, since what pays depends on the
+    load. kv_bytes: memory for keys and values (None: KV_SHARE of what is free once the model is loaded). slots: answers
+    computed at once; queue: requests that may wait for one. What the face is asked is answered beside everybody else.
+
+    Raises what load raises, and UsageError for a budget of less than one block, slots or a queue under 1.
+    """
+    judge = rules.find(rule)
+    wish = _Wish(drafter, gamma, draft_model, store, head)
+    for name, number in (("slots", slots), ("queue", queue)):
+        if number < 1:
+            raise UsageError(f"{name} is {number}; it must be at least 1")
+    parts = _parts(model, wish, threads)
+    policy = Goodput() if gamma is None else wish.policy()
+    engine = _engine(parts.backend, parts.tokenizer, wish, policy, judge, slots)
+    budget = int(KV_SHARE * free_memory_bytes()) if kv_bytes is None else kv_bytes
+    service = Service(engine, budget, queue=queue)
+    service.start()
+    return service, LLM(parts.name, service, parts.backend, parts.tokenizer, parts.chat)
 
 
 def generator(
@@ -95,7 +128,7 @@ def generator(
     """
     wish = _Wish(drafter, gamma, draft_model, store, head)
     wish.check()
-    return _engine(llm.backend, llm.tokenizer, wish, rules.COUPLED)
+    return _engine(llm.backend, llm.tokenizer, wish, wish.policy(), rules.COUPLED)
 
 
 def make_drafter(llm: LLM, name: str, store: str | Path | None = None) -> Drafter:
@@ -168,17 +201,22 @@ class _Wish:
         return self.what
 
     def _auto(self, backend: Backend, tokenizer: Tokenizer, rule: rules.Rule) -> Drafter:
-        """All that can be looked up, in one tree; and the draft model, where there is one."""
-        from outrider.drafters.blended import BlendedDrafter
+        """All that can be looked up and what a head says, in one tree; and the draft model, where there is one."""
+        from outrider.drafters.blended import BlendedDrafter, Sourced
         from outrider.drafters.recycle import RecycleDrafter
         from outrider.drafters.suffix import SuffixDrafter
 
-        # Beside a store, runner-up candidates bring less than the reading of them costs.
-        other = RecycleDrafter(backend.vocab) if self.store is None else self._store(tokenizer)
+        members: list[Sourced] = [SuffixDrafter()]
+        if self.store is not None:
+            members.append(self._store(tokenizer))
+        if self.head is not None:
+            members.append(self._head(backend, rule))
+        if len(members) == 1:
+            # Beside a store or a head, runner-up candidates bring less than the reading of them costs.
+            members.append(RecycleDrafter(backend.vocab))
         trees = rule.trees and backend.capabilities.trees
         model = None if self.draft_model is None else self._model(backend, tokenizer, rule)
-        head = None if self.head is None else self._head(backend, rule)
-        return auto([BlendedDrafter([SuffixDrafter(), other], trees)], model, trees, head)
+        return auto([BlendedDrafter(members, trees)], model, trees)
 
     def policy(self) -> Policy:
         """A fixed length if one is given, else as much as pays.
@@ -195,7 +233,9 @@ class _Wish:
 
         return StoreDrafter(str(self.store), digest(tokenizer), kept=cache.directory() / INDICES)
 
-    def _head(self, backend: Backend, rule: rules.Rule) -> Drafter:
+    def _head(self, backend: Backend, rule: rules.Rule) -> HeadDrafter:
+        from outrider.drafters.head import HeadDrafter
+
         file = headfile.read(str(self.head))
         if not isinstance(backend, HeadHost):
             raise UsageError(f"head is {str(self.head)!r}, but this backend runs no heads; leave it out")
@@ -209,17 +249,41 @@ class _Wish:
         return ModelDrafter(small, bridge, rule)
 
 
-def _engine(backend: Backend, tokenizer: Tokenizer, wish: _Wish, rule: rules.Rule) -> Engine:
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """What a model's file becomes."""
+
+    name: str
+    backend: Backend
+    tokenizer: Tokenizer
+    chat: ChatTemplate | None
+
+
+def _parts(model: str | Path | None, wish: _Wish, threads: int | None) -> _Parts:
+    """The parts of a model, after every check that needs none."""
+    wish.check()
+    if threads is not None and not 1 <= threads <= MOST_THREADS:
+        raise UsageError(f"threads is {threads}; it may be 1 to {MOST_THREADS}, or None for all cores")
+    file = gguf.read(sources.resolve(None if model is None else str(model)))
+    tokenizer = Tokenizer(file.tokenizer)
+    chat = _chat(file.tokenizer)
+    return _Parts(file.spec.name, _native(file, threads), tokenizer, chat)
+
+
+def _engine(
+    backend: Backend, tokenizer: Tokenizer, wish: _Wish, policy: Policy, rule: rules.Rule, slots: int = SLOTS
+) -> Engine:
     drafter = wish.drafter(backend, tokenizer, rule)
     return Engine(
         backend,
         # Under a constraint, text that has no alternative is drafted before the drafter is asked.
         None if drafter is None else GrammarDrafter(ExpectingDrafter(drafter)),
-        wish.policy(),
+        policy,
         partial(Detokenizer, tokenizer, skip_special=True),
         tokenizer.eos_ids,
         rule=rule,
         matchers=_compiler(tokenizer, backend.vocab),
+        slots=slots,
     )
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from outrider.api import Chunk, FinishReason, Logprob, Origin, Pass, Usage
 from outrider.asking import Ask
 from outrider.cli.main import main
-from outrider.cli.tools import Entry, Field, Load, Site, Target, Tools, Trainer, Words
+from outrider.cli.tools import Entry, Field, Load, Serve, Served, Site, Target, Tools, Trainer, Words
 from outrider.models.cache import Cached
 
 VOCAB = [b"The", b" sky", b" is", b" blue", b".", b" red", b" very", b"\xc3", b"\xa9", b"\x1b[2J", b"\n", b"<|im_end|>"]
@@ -187,7 +187,10 @@ def tools(model: ScriptedModel, loads: list[Load] | None = None, cached: Sequenc
     def trainer() -> Trainer:
         raise NotImplementedError  # as does the trainer
 
-    return Tools(load, site, lambda: cached, field, words, target, trainer)
+    def serve(how: Serve) -> Served:
+        raise NotImplementedError  # tests/cli/test_serve.py brings its own
+
+    return Tools(load, site, lambda: cached, field, words, target, trainer, serve)
 
 
 def wait() -> None:

@@ -49,7 +49,7 @@ def test_a_store_of_the_targets_own_text(tmp_path: Path, world: World, capsys: p
         prompt = (1, 2, *line.prompt, 3)
         expected += [*prompt[-8:], *line.answer, *([EOS] if line.ended else []), -1]
     store = StoreFile(out / "answers.store")
-    assert [token - 1 for token in store._text.tolist()] == expected
+    assert [token - 1 for token in store.arrays[0].tolist()] == expected
     StoreDrafter(store, DIGEST)
     assert {line.ended for line in lines} == {True, False}, "all answers ended alike, so this sees nothing"
     told, err = capsys.readouterr()

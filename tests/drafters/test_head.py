@@ -16,8 +16,10 @@ from outrider.core.rules import COUPLED, Rule
 from outrider.core.step import Budget, Load, Outcome, Tokens, View
 from outrider.core.types import EMPTY, Draft, Law
 from outrider.drafters.base import Drafter
+from outrider.drafters.blended import ENOUGH, BlendedDrafter
 from outrider.drafters.head import LEAST, WIDTH, HeadDrafter
-from outrider.drafters.hybrid import Merged
+from outrider.drafters.merge import expected
+from outrider.drafters.suffix import SuffixDrafter
 from outrider.engine.engine import Engine
 from outrider.models import gguf
 from outrider.models.fingerprint import fingerprint
@@ -107,10 +109,10 @@ def test_drawn_with_the_noise_of_the_target() -> None:
     draft = ask(head, Budget(3, 2), sampling)
     assert head.asked[0].draw == Draw(0.7, 9, 2, 5, 0.9, 0.01, 0.8)
     assert head.asked[0].least == 0.0
-    assert (draft.tokens, draft.parents, draft.law, draft.q) == ((5, 7, 1), (-1, -1, 0), Law.DISTINCT, None)
+    assert (draft.tokens, draft.parents, draft.law, draft.q) == ((5, 7, 1), (-1, -1, 0), Law.POINT, None)
     assert draft.score == pytest.approx((0.6, 0.4 * 0.6 / 0.8, 0.5))
     chain = ask(ScriptedHead(said), Budget(2, 2), sampling)
-    assert (chain.tokens, chain.law, chain.score) == ((5, 1), Law.IID, (0.6, 0.5))
+    assert (chain.tokens, chain.law, chain.score) == ((5, 1), Law.POINT, (0.6, 0.5))
 
 
 @pytest.mark.parametrize("rule", [rules.REJECTION, rules.BLOCK, rules.TRAVERSAL], ids=lambda rule: rule.name)
@@ -133,6 +135,27 @@ def test_who_is_not_known_is_not_asked_for() -> None:
     assert ask(ScriptedHead(HeadDrawn((), ())), Budget(4, 3)) is EMPTY
     drafter = HeadDrafter(head)
     drafter.end(4)  # never begun: the engine may say so twice
+
+
+def test_in_a_blend_it_is_asked_where_the_others_promise_too_little() -> None:
+    """And what it said is forgotten once the text goes on."""
+    head = ScriptedHead()
+    blend = BlendedDrafter([SuffixDrafter(memory_bytes=0), HeadDrafter(head)])
+    prompts = {1: [1, 2, 3], 2: [5, 6, 7, 8, 9] * 4}  # nothing to look up; sure of what comes
+    views = [View(seq, Tokens(prompt), Sampling()) for seq, prompt in prompts.items()]
+    for seq, prompt in prompts.items():
+        blend.begin(seq, prompt)
+    fresh, sure = blend.propose(views, [Budget(8, 8)] * 2)
+    assert [item.seq for item in head.asked] == [1]
+    assert {7, 8, 9} <= set(fresh.tokens)
+    assert sure.tokens[:3] == (5, 6, 7)
+    assert expected(sure.parents, sure.score or ()) >= ENOUGH
+    blend.observe([Outcome(1, fresh, (), (4,))])
+    levels = blend._members[1].source(views[0])
+    assert levels.grow(8, 8, 4, 0.0) == ((), (), ())
+    for seq in prompts:
+        blend.end(seq)
+    assert head.followed == set()
 
 
 def test_a_row_without_order() -> None:
@@ -270,7 +293,7 @@ def test_equal_to_plain_with_a_head(file: ModelFile, make: Callable[..., HeadSpe
 def test_every_rule_takes_its_drafts(file: ModelFile, rule: Rule) -> None:
     backend = NativeBackend(file, threads=1)
     head = backend.attach(head_of(file, eagle_spec))
-    for drafter in (HeadDrafter(head, rule), Merged([HeadDrafter(head, rule)])):
+    for drafter in (HeadDrafter(head, rule), BlendedDrafter([HeadDrafter(head, rule)])):
         found = answers(backend, drafter, Wide(5, 3), requests(1.0), rule)
         assert sum(one.usage.accepted for one in found) > 0
         assert head.sequences == 0

@@ -184,8 +184,6 @@ def test_auto() -> None:
     assert auto([], only) is only
     assert auto([only, constant(1)]).name == "merged(ngram, constant)"
     assert auto([only], constant(1), trees=False).name == "best(ngram, constant)"
-    assert auto([only], constant(1), head=constant(2)).name == "merged(ngram, constant, constant)"
-    assert auto([], head=only) is only
     with pytest.raises(UsageError, match="a hybrid of no drafters cannot draft"):
         auto([])
 
@@ -302,17 +300,3 @@ def _check_told(told: Outcome, whole: Outcome, own: Draft) -> None:
 
 def _texts(draft: Draft) -> list[tuple[int, ...]]:
     return [tuple(draft.tokens[above] for above in tree.path(draft, node)) for node in range(len(draft))]
-
-
-def test_a_head_is_asked_for_trees_and_a_model_for_chains() -> None:
-    """Another branch costs a head nothing, and a draft model rows of its own."""
-    given: list[Budget] = []
-
-    def note(view: View, budget: Budget) -> Draft:
-        given.append(budget)
-        return EMPTY
-
-    drafter = auto([NgramDrafter()], FunctionDrafter("model", note), head=FunctionDrafter("head", note))
-    drafter.begin(0, (1, 2))
-    drafter.propose([View(0, Tokens([1, 2]), Sampling())], [Budget(8, 8)])
-    assert given == [Budget(8, 7), Budget(8, 8)]

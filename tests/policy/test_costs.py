@@ -72,6 +72,19 @@ def test_a_plain_pass_is_due_seldom() -> None:
     assert not PassTimes(None).plain_is_due(SHAPED_ROWS + 1)
 
 
+def test_a_plain_pass_is_due_at_once_under_a_load_that_is_new() -> None:
+    """Long alone, so that the next look was far away; then 30 sequences whose drafts hide what a plain pass takes."""
+    times = PassTimes(None)
+    for _ in range(1000):
+        rows = 1 if times.plain_is_due(1) else 5
+        times.learn(1, rows, 64.0, 0.004 * rows)
+    assert times.plain_is_due(30)
+    assert times.plain_is_due(30), "it was not learned from"
+    times.learn(30, 30, 64.0, 0.03)
+    assert not any(times.plain_is_due(rows) for rows in range(25, 36))
+    assert times.plain_is_due(50)
+
+
 def test_a_plain_pass_that_happens_anyway_is_not_due() -> None:
     times = PassTimes(Stairs())
     for _ in range(2000):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,6 +26,11 @@ def make() -> TableBackend:
 @pytest.mark.parametrize("check", backend_suite.CHECKS, ids=lambda check: check.__name__)
 def test_conformance(check: Callable[[backend_suite.Maker], None]) -> None:
     check(make)
+
+
+@pytest.mark.parametrize("size", [1, 4, 61, 62])
+def test_blocks_of_any_size_are_counted(size: int) -> None:
+    backend_suite.blocks_are_counted_once(lambda: TableBackend(LAW, 16, context=64, block_tokens=size))
 
 
 class SeesSiblings(TableBackend):
@@ -194,6 +200,23 @@ class SeesTheBatch(TableBackend):
         return scores
 
 
+class NeverShares(TableBackend):
+    """A fork copies every block at once."""
+
+    def fork(self, seq: int) -> int:
+        new = super().fork(seq)
+        self._open[new].blocks = []
+        self._own(self._open[new], 0, self.length(new))
+        return new
+
+
+class KeepsDroppedBlocks(TableBackend):
+    """Rows that nobody commits keep their blocks."""
+
+    def _forget_rows(self, cache: Any) -> None:
+        cache.forget_rows()
+
+
 FAULTS: dict[type[TableBackend], Callable[[backend_suite.Maker], None]] = {
     SeesSiblings: backend_suite.tree_row_equals_chain_row,
     KeepsEverything: backend_suite.commit_equals_prefill,
@@ -210,6 +233,8 @@ FAULTS: dict[type[TableBackend], Callable[[backend_suite.Maker], None]] = {
     LetsTokensTell: scores_suite.scores_give_what_was_asked,
     Unbounded: backend_suite.context_is_the_limit,
     SeesTheBatch: backend_suite.chunked_equals_one_by_one,
+    NeverShares: backend_suite.blocks_are_counted_once,
+    KeepsDroppedBlocks: backend_suite.blocks_are_counted_once,
 }
 
 

@@ -40,6 +40,7 @@ class BlockPool : public std::enable_shared_from_this<BlockPool> {
 
   std::shared_ptr<uint8_t> take();  // throws std::bad_alloc; not thread safe, the engine's lock guards it
   size_t block_bytes() const { return block_bytes_; }
+  size_t taken() const { return total_ - free_.size(); }  // blocks that some table holds, shared ones counted once
 
  private:
   void add_slab();

@@ -253,4 +253,21 @@ class RecycleText : public Source {
   std::array<double, RecycleTable::kFollowers> tries_, kept_;
 };
 
+// What a drafting head said of each level of one draft: drafters/head.py. It holds for that draft alone.
+class Levels : public Source {
+ public:
+  // chain: the head's own token of each level, behind which alone the next level was said, unless they are independent.
+  void set(std::vector<std::vector<Guess>> levels, std::vector<int> chain, bool independent);
+  void clear() { levels_.clear(); }
+  int start() override { return levels_.empty() ? -1 : 0; }
+  void ahead(int place, int most, std::vector<Guess>* found) override;
+  int after(int place, int token) override;
+  void extend(const std::vector<int>&) override { clear(); }
+
+ private:
+  std::vector<std::vector<Guess>> levels_;
+  std::vector<int> chain_;
+  bool independent_ = false;
+};
+
 }  // namespace outrider

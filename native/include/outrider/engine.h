@@ -140,6 +140,8 @@ class Engine {
   // The committed keys and values [layers, kv_heads, length, d] as raw cache bytes, for tests of equality.
   void export_cache(int seq, std::vector<uint8_t>* keys, std::vector<uint8_t>* values);
   size_t open_sequences();
+  size_t blocks_used();
+  size_t block_bytes() const { return pool_->block_bytes(); }
 
   const Model& model() const { return model_; }
   const Kernels& kernels() const { return kernels_; }

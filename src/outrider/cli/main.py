@@ -162,6 +162,64 @@ def bench_command(
     return lambda tools: bench.bench(tools, options)
 
 
+def serve_command(
+    model: flags.ServedModel = None,
+    host: flags.Host = "127.0.0.1",
+    port: flags.Port = 8000,
+    api_key_file: flags.KeyFile = None,
+    insecure: flags.Insecure = False,
+    allowed_host: flags.AllowedHosts = None,
+    cors_origin: flags.Origins = None,
+    drafter: flags.Drafting = flags.AUTO,
+    draft_model: flags.SmallModel = None,
+    store: flags.StoreFile = None,
+    head: flags.HeadFolder = None,
+    gamma: flags.Gamma = None,
+    rule: flags.Accepting = flags.Rule.COUPLED,
+    threads: flags.Threads = None,
+    kv_bytes: flags.KvBytes = None,
+    slots: flags.Slots = 32,
+    queue: flags.Queue = 256,
+    max_prompt: flags.MostPrompt = None,
+    max_tokens: flags.MostAnswer = None,
+    max_body: flags.MostBody = "4M",
+    timeout: flags.Timeout = 600.0,
+    drain: flags.Drain = 30.0,
+    temperature: flags.ApiTemperature = 1.0,
+    name: flags.ServedName = None,
+    scope_by_user: flags.ByUser = False,
+    log_prompts: flags.LogPrompts = False,
+) -> Job:
+    """Serve many users at once over the OpenAI API, with a page that shows speculation at work.
+
+    docs/serving.md has the API, field by field.
+    """
+    from outrider.cli import serve
+
+    options = serve.Options(
+        Load(model, drafter, gamma, threads, rule.value, draft_model, store, head),
+        host,
+        port,
+        api_key_file,
+        insecure,
+        tuple(allowed_host or ()),
+        tuple(cors_origin or ()),
+        name,
+        serve.size("--kv-bytes", kv_bytes),
+        slots,
+        queue,
+        max_prompt,
+        max_tokens,
+        serve.size("--max-body", max_body) or 0,
+        timeout,
+        drain,
+        temperature,
+        scope_by_user,
+        log_prompts,
+    )
+    return lambda tools: serve.serve(tools, options)
+
+
 def models_command() -> Job:
     """List the models that are cached on this machine."""
     from outrider.cli import models
@@ -212,6 +270,7 @@ def application() -> typer.Typer:
     app.command("run", cls=flags.Themed, epilog=flags.RUN_EXAMPLES)(run_command)
     app.command("profile")(profile_command)
     app.command("bench", cls=flags.Themed, epilog=flags.BENCH_EXAMPLES)(bench_command)
+    app.command("serve", cls=flags.Themed, epilog=flags.SERVE_EXAMPLES)(serve_command)
     app.add_typer(plan.application(), name="plan")
     app.add_typer(store.application(), name="store")
     app.command("train", cls=flags.Themed, epilog=flags.TRAIN_EXAMPLES)(train.train_command)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from outrider.cli.tools import Entry, Field, Load, Model, Site, Target, Tools, Trainer, Words
+from outrider.cli.tools import Entry, Field, Load, Model, Serve, Served, Site, Target, Tools, Trainer, Words
 from outrider.errors import UsageError
 
 if TYPE_CHECKING:
@@ -145,4 +145,10 @@ def _estimate(options: TrainOptions, tokens: int) -> Estimate:
     return estimate(options, gguf.read(options.target).spec, tokens, cores)
 
 
-TOOLS = Tools(_load, _site, _cached, _field, _words, _target, _trainer)
+def _serve(how: Serve) -> Served:
+    from outrider.cli.serving import served
+
+    return served(how)
+
+
+TOOLS = Tools(_load, _site, _cached, _field, _words, _target, _trainer, _serve)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from outrider.api import Chunk, Generator
+from outrider.api import Chunk, Generator, Live
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from outrider.backends.base import Backend  # brings numpy, which --help does not wait for
     from outrider.drafters.base import Drafter
     from outrider.models.cache import Cached
+    from outrider.server.house import Face
     from outrider.train.data import Dialogue
     from outrider.train.questions import Frame
     from outrider.train.types import Estimate, Progress, Result, TrainOptions
@@ -146,6 +147,26 @@ class Trainer:
 
 
 @dataclass(frozen=True, slots=True)
+class Serve:
+    """Which model `outrider serve` serves, and how much at once; kv_bytes None leaves the choice to the loader."""
+
+    load: Load
+    kv_bytes: int | None
+    slots: int
+    queue: int
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A model that answers many at once."""
+
+    live: Live
+    face: Face
+    name: str
+    digest: str  # of its file: hexadecimal
+
+
+@dataclass(frozen=True, slots=True)
 class Tools:
     """The doors that the commands go through."""
 
@@ -156,3 +177,4 @@ class Tools:
     words: Callable[[str | None], Words]  # (model)
     target: Callable[[str | None, int | None], Target]  # (model, threads)
     trainer: Callable[[], Trainer]
+    serve: Callable[[Serve], Served]

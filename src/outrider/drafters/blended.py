@@ -9,18 +9,20 @@ not fit the text is heard less in time. All of it is native (native/src/drafting
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from outrider import _native
 from outrider.core.step import Budget, Outcome, View
 from outrider.core.types import EMPTY, Draft
 from outrider.drafters.base import Drafter
+from outrider.drafters.merge import expected
 from outrider.errors import UsageError
 
 MOST_MEMBERS = 6
 _BIAS = -2.1
 _RATE = 0.01  # of learning: a weight follows some hundreds of judged candidates
 _BRANCHES = 8  # children of a node
+ENOUGH = 2.0
 _LEAST = 0.05  # no pass has rows so cheap that a node that is kept less often pays for one
 
 
@@ -37,8 +39,19 @@ class Sourced(Drafter, Protocol):
         ...
 
 
+@runtime_checkable
+class Looking(Sourced, Protocol):
+    """One whose source knows nothing of a draft before it was asked for it, which costs."""
+
+    def look(self, views: Sequence[View], budgets: Sequence[Budget]) -> None:
+        """Ask for these sequences; what is found holds until their text goes on."""
+        ...
+
+
 class BlendedDrafter:
     """Drafts the nodes that its members together find likeliest: a chain, unless trees may be judged.
+
+    Members that have to be asked (Looking) are asked where the others' draft promises less than ENOUGH tokens.
 
     trees: whether backend and rule judge trees; then a draft branches wherever a second guess is worth more than a
     deeper first one. Score is the chance that a node is kept. benchmarks/drafting.py measures the cost.
@@ -53,6 +66,7 @@ class BlendedDrafter:
         self.followers = max(int(getattr(member, "followers", 0)) for member in members)
         self._members = tuple(members)
         self._branches = _BRANCHES if trees else 1
+        self._asked = [member for member in members if isinstance(member, Looking)]
         self._weights = [member.weight for member in members]
         self._blends: dict[int, _native.Blend] = {}
 
@@ -61,7 +75,13 @@ class BlendedDrafter:
             member.begin(seq, prompt)
 
     def propose(self, views: Sequence[View], budgets: Sequence[Budget]) -> list[Draft]:
-        return [self._guess(view, budget) for view, budget in zip(views, budgets, strict=True)]
+        drafts = [self._guess(view, budget) for view, budget in zip(views, budgets, strict=True)]
+        for member in self._asked:
+            places = [place for place, draft in enumerate(drafts) if _promised(draft) < ENOUGH]
+            member.look([views[place] for place in places], [budgets[place] for place in places])
+            for place in places:
+                drafts[place] = self._guess(views[place], budgets[place])
+        return drafts
 
     def observe(self, outcomes: Sequence[Outcome]) -> None:
         for outcome in outcomes:
@@ -83,3 +103,8 @@ class BlendedDrafter:
             blend = self._blends[view.seq] = _native.Blend(sources, self._weights, _BIAS, _RATE)
         tokens, parents, score = blend.grow(budget.nodes, budget.depth, self._branches, _LEAST)
         return Draft(tokens, parents, score=score) if tokens else EMPTY
+
+
+def _promised(draft: Draft) -> float:
+    """Tokens that a draft is expected to bring."""
+    return expected(draft.parents, draft.score or ())

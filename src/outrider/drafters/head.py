@@ -10,14 +10,12 @@ Dimensions: S steps of a chain.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
-from outrider.backends.base import GREEDY, Draw, Head, HeadChain, HeadDrawn
-from outrider.core import tree
+from outrider import _native
+from outrider.backends.base import GREEDY, Draw, Head, HeadChain
 from outrider.core.rules import COUPLED, Rule
 from outrider.core.step import Budget, Outcome, View
-from outrider.core.types import EMPTY, Draft, Law
-from outrider.drafters.growing import grow
+from outrider.core.types import EMPTY, Draft
 
 WIDTH = 4  # candidates of a level of a tree
 # A chain of likeliest tokens ends where it is less likely than this as a whole: even if the head were twice too modest,
@@ -32,44 +30,54 @@ class HeadDrafter:
     levels do not depend on one another, any product of candidates. Of both the likeliest nodes are the draft. Scores
     are the head's calibrated chances.
 
-    At temperature 0 the likeliest tokens are taken (law POINT). Above it, under `coupled`, the chain is drawn with the
-    target's noise, temperature and filters, so that it agrees as often as possible; a drawn token is trusted as much as
-    the likeliest (IID, trees DISTINCT, no q, as drafters.model). Under other rules the likeliest tokens are taken at
-    any temperature: a POINT draft needs no q and is exact under every rule.
+    At temperature 0 the likeliest tokens are taken. Above it, under `coupled`, the chain is drawn with the target's
+    noise, temperature and filters, so that it agrees as often as possible; a drawn token is trusted as much as the
+    likeliest. That rule asks of a node nothing but its token, so what was drawn is a point to it. Under other rules the
+    likeliest tokens are taken at any temperature: a POINT draft needs no q and is exact under every rule.
 
     A sequence of which the head has not seen every state gets no drafts. Raises what the backend raises.
     """
+
+    weight = (1.0, 2.1, -1.0)  # fitted (drafters.blended)
 
     def __init__(self, head: Head, rule: Rule = COUPLED, *, trees: bool = True, name: str = "head") -> None:
         self.name = name
         self._head = head
         self._noise = not rule.uses_q
         self._trees = trees and rule.trees
-        self._followed: set[int] = set()
+        self._levels: dict[int, _native.Levels] = {}  # of the sequences that the head follows
 
     def begin(self, seq: int, prompt: Sequence[int]) -> None:
         if self._head.begin(seq):
-            self._followed.add(seq)
+            self._levels[seq] = _native.Levels()
 
     def propose(self, views: Sequence[View], budgets: Sequence[Budget]) -> list[Draft]:
-        drafts = [EMPTY] * len(views)
-        items: list[HeadChain] = []
-        places: list[int] = []
-        for place, (view, budget) in enumerate(zip(views, budgets, strict=True)):
-            if view.seq in self._followed and budget.nodes > 0 and budget.depth > 0:
-                items.append(self._item(view, budget))
-                places.append(place)
-        if items:
-            for place, item, drawn in zip(places, items, self._head.draft(items), strict=True):
-                drafts[place] = self._draft(item, drawn, budgets[place])
-        return drafts
+        self.look(views, budgets)
+        return [self._grown(view, budget) for view, budget in zip(views, budgets, strict=True)]
+
+    def look(self, views: Sequence[View], budgets: Sequence[Budget]) -> None:
+        """Ask the head, all sequences in one call; what it says stands in their sources until the text goes on."""
+        asked = [
+            self._item(view, budget)
+            for view, budget in zip(views, budgets, strict=True)
+            if view.seq in self._levels and budget.nodes > 0 and budget.depth > 0
+        ]
+        for item, drawn in zip(asked, self._head.draft(asked) if asked else (), strict=True):
+            levels = [_level(token, likely) for token, likely in zip(drawn.tokens, drawn.likely, strict=True)]
+            self._levels[item.seq].set(levels, drawn.tokens, self._head.independent)
+
+    def source(self, view: View) -> _native.Source:
+        """What the head said last (drafters.blended)."""
+        return self._levels.get(view.seq) or _native.Levels()
 
     def observe(self, outcomes: Sequence[Outcome]) -> None:
-        """Nothing to do: the head hears from its backend what is committed."""
+        """The head hears from its backend what is committed; what it said is over."""
+        for outcome in outcomes:
+            if levels := self._levels.get(outcome.seq):
+                levels.clear()
 
     def end(self, seq: int) -> None:
-        if seq in self._followed:
-            self._followed.remove(seq)
+        if self._levels.pop(seq, None) is not None:
             self._head.end(seq)
 
     def _item(self, view: View, budget: Budget) -> HeadChain:
@@ -95,30 +103,13 @@ class HeadDrafter:
     def _branches(self, budget: Budget) -> bool:
         return self._trees and budget.nodes > budget.depth
 
-    def _draft(self, item: HeadChain, drawn: HeadDrawn, budget: Budget) -> Draft:
-        levels = [_level(token, likely) for token, likely in zip(drawn.tokens, drawn.likely, strict=True)]
-        guide = _Levels(levels, drawn.tokens, self._head.independent)
-        draft = grow(guide, (0, True), budget, 0.0) if self._branches(budget) else _chain(levels)
-        if item.draw is GREEDY or not draft.tokens:
-            return draft
-        return replace(draft, law=Law.IID if tree.is_chain(draft) else Law.DISTINCT)
-
-
-class _Levels:
-    """What may come at each level; a place is (level, whether it is on the chain), as drafters.growing wants it."""
-
-    def __init__(self, levels: Sequence[Sequence[tuple[int, float]]], chain: Sequence[int], independent: bool) -> None:
-        self._levels = levels  # [S]
-        self._chain = chain  # [S]
-        self._independent = independent
-
-    def ahead(self, place: tuple[int, bool], most: int) -> Sequence[tuple[int, float]]:
-        level, known = place
-        return self._levels[level][:most] if known and level < len(self._levels) else ()
-
-    def after(self, place: tuple[int, bool], token: int) -> tuple[int, bool]:
-        level, known = place
-        return level + 1, known and (self._independent or token == self._chain[level])
+    def _grown(self, view: View, budget: Budget) -> Draft:
+        levels = self._levels.get(view.seq)
+        if levels is None:
+            return EMPTY
+        branches = WIDTH if self._branches(budget) else 1
+        tokens, parents, score = levels.grow(budget.nodes, budget.depth, branches, 0.0)
+        return Draft(tokens, parents, score=score) if tokens else EMPTY
 
 
 def _level(token: int, likely: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:
@@ -131,10 +122,3 @@ def _level(token: int, likely: Sequence[tuple[int, float]]) -> list[tuple[int, f
     rest = 1.0 - dict(likely).get(token, 0.0)
     others = [(other, (1.0 - trust) * chance / rest) for other, chance in likely if other != token and rest > 0.0]
     return [(token, trust), *((other, min(chance, 1.0 - trust)) for other, chance in others)]
-
-
-def _chain(levels: Sequence[Sequence[tuple[int, float]]]) -> Draft:
-    if not levels:
-        return EMPTY
-    tokens, scores = zip(*(level[0] for level in levels), strict=True)
-    return Draft(tokens, tuple(range(-1, len(tokens) - 1)), score=scores)

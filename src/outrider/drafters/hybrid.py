@@ -69,7 +69,7 @@ class Best(_Hybrid):
 
     def __init__(self, cheap: Sequence[Drafter], dear: Sequence[Drafter] = (), enough: float = ENOUGH) -> None:
         super().__init__("best", [*cheap, *dear])
-        self._asking = _Asking(self._team, len(cheap), 0, enough)
+        self._asking = _Asking(self._team, len(cheap), enough)
 
     def propose(self, views: Sequence[View], budgets: Sequence[Budget]) -> list[Draft]:
         return [_best(guesses) for guesses in self._asking.ask(views, budgets, budgets)]
@@ -78,35 +78,30 @@ class Best(_Hybrid):
 class Merged(_Hybrid):
     """All guesses in one tree, the likeliest nodes first; needs a backend and a rule that judge trees.
 
-    The dear members are asked, in turn, only while no guess promises `enough` tokens; the first `bushy` of them for a
-    tree as well, since another branch costs them nothing. A draft that was drawn from a law cannot be merged: it stands
-    alone, where it promises more than the tree. No members: UsageError.
+    The dear members are asked, in turn, only while no guess promises `enough` tokens. A draft that was drawn from a law
+    cannot be merged: it stands alone, where it promises more than the tree. No members: UsageError.
     """
 
-    def __init__(
-        self, cheap: Sequence[Drafter], dear: Sequence[Drafter] = (), enough: float = ENOUGH, *, bushy: int = 0
-    ) -> None:
+    def __init__(self, cheap: Sequence[Drafter], dear: Sequence[Drafter] = (), enough: float = ENOUGH) -> None:
         super().__init__("merged", [*cheap, *dear])
-        self._asking = _Asking(self._team, len(cheap), len(cheap) + bushy, enough)
+        self._asking = _Asking(self._team, len(cheap), enough)
 
     def propose(self, views: Sequence[View], budgets: Sequence[Budget]) -> list[Draft]:
         asked = self._asking.ask(views, budgets, [_branching(budget) for budget in budgets])
         return [_merged(guesses, budget) for guesses, budget in zip(asked, budgets, strict=True)]
 
 
-def auto(
-    cheap: Sequence[Drafter], model: Drafter | None = None, trees: bool = True, head: Drafter | None = None
-) -> Drafter:
-    """A sound hybrid of what there is: of drafters that cost next to nothing, of a head, and of a draft model.
+def auto(cheap: Sequence[Drafter], model: Drafter | None = None, trees: bool = True) -> Drafter:
+    """A sound hybrid of what there is: of drafters that cost next to nothing, and of a draft model.
 
     trees: whether backend and rule judge trees; without, the best of the chains is taken. Raises UsageError where there
     is nothing to choose from.
     """
-    dear = [drafter for drafter in (head, model) if drafter is not None]
+    dear = [] if model is None else [model]
     if len(cheap) + len(dear) == 1:
         (only,) = (*cheap, *dear)
         return only
-    return Merged(cheap, dear, bushy=int(head is not None)) if trees else Best(cheap, dear)
+    return Merged(cheap, dear) if trees else Best(cheap, dear)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,20 +115,16 @@ class _Guess:
 
 @dataclass(frozen=True, slots=True)
 class _Asking:
-    """Who is asked: the first `cheap` members always, the others while nobody promises `enough`.
-
-    The first `bushy` members have budgets of their own, within the others.
-    """
+    """Who is asked: the first `cheap` members always, the others while nobody promises `enough`."""
 
     team: Team
     cheap: int
-    bushy: int
     enough: float
 
     def ask(
-        self, views: Sequence[View], budgets: Sequence[Budget], bushy_budgets: Sequence[Budget]
+        self, views: Sequence[View], budgets: Sequence[Budget], cheap_budgets: Sequence[Budget]
     ) -> list[list[_Guess]]:
-        """For each view the guesses that there are."""
+        """For each view the guesses that there are; the first members have budgets of their own, within the others."""
         found: list[list[_Guess]] = [[] for _ in views]
         bounds = [min(self.enough, _SURE * min(budget.nodes, budget.depth)) for budget in budgets]
         for number in range(len(self.team)):
@@ -142,7 +133,7 @@ class _Asking:
                 for place, guesses in enumerate(found)
                 if number < self.cheap or all(guess.value < bounds[place] for guess in guesses)
             ]
-            given = bushy_budgets if number < self.bushy else budgets
+            given = cheap_budgets if number < self.cheap else budgets
             drafts = self.team.propose(number, [views[place] for place in places], [given[place] for place in places])
             for place, draft in zip(places, drafts, strict=True):
                 if draft is not EMPTY:

@@ -36,14 +36,14 @@ class Drafting:
         self._rule = rule
         self._vocab = vocab
         self._trees = trees
-        self._asked: set[int] = set()  # sequences that the drafter knows and may draft for
+        self._asked: dict[int, Sequence] = {}  # those that the drafter knows and may draft for
         self.followers = int(getattr(drafter, "followers", 0))
 
     def begin(self, answer: Sequence) -> None:
-        """A sequence starts; the drafter hears of it unless its request does without."""
-        if self._drafter is None or not answer.request.speculate or answer.request.max_draft == 0:
+        """A sequence starts or, with all its tokens so far, goes on; the drafter hears of it unless it does without."""
+        if self._drafter is None or not answer.speculates:
             return
-        self._asked.add(answer.seq)
+        self._asked[answer.seq] = answer
         try:
             self._drafter.begin(answer.seq, tuple(answer.tokens))
         except Exception as error:
@@ -56,7 +56,7 @@ class Drafting:
             return
         views = [turn.sequence.view for turn in turns]
         wished = self._policy.budgets(views, load)
-        budgets = [_cut(budget, turn.sequence) for budget, turn in zip(wished, turns, strict=True)]
+        budgets = [_cut(budget, turn) for budget, turn in zip(wished, turns, strict=True)]
         if not any(budget.nodes for budget in budgets):
             return
         try:
@@ -103,10 +103,9 @@ class Drafting:
                 self._leave_out(late, f"it took {time.draft_s:.2f} s to draft, longer than the target for all of it")
 
     def end(self, seq: int) -> None:
-        """A sequence ended."""
-        if self._drafter is None or seq not in self._asked:
+        """A sequence ended or pauses."""
+        if self._drafter is None or self._asked.pop(seq, None) is None:
             return
-        self._asked.remove(seq)
         try:
             self._drafter.end(seq)
         except Exception as error:
@@ -141,12 +140,20 @@ class Drafting:
 
     def _possible(self, turn: Turn, draft: Draft) -> Draft:
         shaper = turn.sequence.shaper
-        return draft if shaper is None else shaper.possible(draft)
+        if shaper is None:
+            return draft
+        try:
+            return shaper.possible(draft)
+        except Exception as error:
+            turn.error = error
+            return EMPTY
 
     def _leave_out(self, seqs: Iterable[int], why: str) -> None:
         """Decode these sequences without the drafter from now on."""
         for seq in seqs:
-            self._asked.discard(seq)
+            answer = self._asked.pop(seq, None)
+            if answer is not None:
+                answer.speculates = False
             if self._drafter is not None:
                 with contextlib.suppress(Exception):
                     self._drafter.end(seq)
@@ -165,10 +172,11 @@ def _malformed(what: str) -> str:
     return f"malformed draft ({what})"
 
 
-def _cut(budget: Budget, answer: Sequence) -> Budget:
-    """What the request allows; and the pass adds the target's own token too, so that a draft deeper than room - 1 could
-    only be trimmed."""
-    depth, nodes = min(budget.depth, answer.room - 1), budget.nodes
+def _cut(budget: Budget, turn: Turn) -> Budget:
+    """What request and memory allow; and the pass adds the target's own token too, so that a draft deeper than room - 1
+    could only be trimmed."""
+    answer = turn.sequence
+    depth, nodes = min(budget.depth, answer.room - 1, turn.depth), budget.nodes
     if answer.request.max_draft is not None:
         nodes = min(nodes, answer.request.max_draft)
     depth = min(depth, nodes)

@@ -16,12 +16,15 @@ from outrider.core.step import Tokens, View
 from outrider.core.types import EMPTY, Draft, Verdict
 from outrider.engine import shaping
 from outrider.engine.outlet import Detokenizer, Outlet
+from outrider.engine.prefixes import Node
 from outrider.engine.shaping import Shaper
 from outrider.engine.stats import Meter
+from outrider.errors import OutriderError
 
 _NONE, _TOKEN, _LOGITS = int(Want.NONE), int(Want.TOKEN), int(Want.LOGITS)
 # Rows of a prompt whose log-probabilities are asked for keep their logits: 64 of 49,152 take 12 MiB.
 _READ_ROWS = 64
+_ANY_DEPTH = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,23 +42,31 @@ class Family:
     """The samples of one request: the first reads the prompt, the others fork what it has read.
 
     stem is the backend's sequence that holds the prompt without its last token, kept while samples wait to fork it
-    (-1: none). The last token is each sample's own first row.
+    (-1: none). The last token is each sample's own first row. Where memory was short the stem is gone, and they read
+    the prompt again. stand: the kept beginning that the stem shares its blocks with.
     """
 
-    __slots__ = ("prompt_logprobs", "stem", "waiting")
+    __slots__ = ("prompt_logprobs", "read", "stand", "stem", "ticket", "waiting")
 
     def __init__(self, samples: int) -> None:
+        self.ticket = 0  # by which a service knows the request
         self.stem = -1
+        self.stand: Node | None = None
+        self.read = False  # whether the first sample has read the prompt
         self.waiting = samples - 1  # samples that have not begun, the first not counted
         self.prompt_logprobs: list[Logprob | None] = [None]
 
 
 class Sequence:
-    """The mutable state of one answer. committed counts the tokens in the cache; seq is -1 while it is not open."""
+    """The mutable state of one answer. committed counts the tokens in the cache; seq is -1 while it is not open.
+
+    A paused one is closed, and later opened again; everything but the cache stays as it is.
+    """
 
     __slots__ = (
         "_draw",
         "_ends",
+        "_forced",
         "_logits",
         "_prompt_shown",
         "_sample",
@@ -66,10 +77,15 @@ class Sequence:
         "index",
         "limit",
         "meter",
+        "number",
         "outlet",
         "request",
         "seq",
         "shaper",
+        "shares_block",
+        "speculates",
+        "stand",
+        "started",
         "tokens",
         "view",
     )
@@ -86,10 +102,15 @@ class Sequence:
     ) -> None:
         sampling = replace(request.sampling, sample=request.sampling.sample + sample)
         self.index = index
+        self.number = -1  # in the order in which the scheduler got to know them
         self.request = request
         self.family = family
         self.first = sample == 0
         self.seq = -1
+        self.started = False  # whether it was ever open
+        self.stand: Node | None = None  # the kept beginning that it shares blocks with
+        self.shares_block = False  # whether the block that it writes next may be another's too
+        self.speculates = request.speculate and request.max_draft != 0
         self.tokens = list(request.prompt)
         self.committed = 0
         self.finish: FinishReason | None = None
@@ -100,7 +121,8 @@ class Sequence:
         self.shaper: Shaper | None = None
         if matcher is not None or shaping.wanted(request):
             self.shaper = Shaper(request, world.vocab, world.eos, matcher)
-        forced = None if matcher is None else matcher.forced
+        self._forced = None if matcher is None else matcher.forced
+        forced = None if matcher is None else self._next_forced
         self.view = View(-1, Tokens(self.tokens), sampling, forced, request.prediction, request.scope)
         self._sample = sample
         self._ends = frozenset(request.stop_token_ids) | (frozenset() if request.ignore_eos else world.eos)
@@ -120,12 +142,21 @@ class Sequence:
         """The backend knows the sequence as `seq` from now on, with so many of its tokens in the cache."""
         self.seq = seq
         self.committed = committed
+        if self.first and not self.started:
+            self.meter.cached = committed  # later samples share what the first one read, and a pause saves nothing
+        self.started = True
         self.view = replace(self.view, seq=seq)
+        if self.reads_prompt:
+            del self.family.prompt_logprobs[1:]  # of a reading that was given up
+
+    def closed(self) -> None:
+        """The backend knows the sequence no more; if it goes on, all its tokens are pending."""
+        self.seq, self.committed = -1, 0
 
     @property
     def ready(self) -> bool:
-        """Whether it can be opened: a sample other than the first forks what the first has read."""
-        return self.first or self.family.stem >= 0
+        """Whether it can be opened: a sample other than the first waits until that one has read the prompt."""
+        return self.first or self.family.read
 
     @property
     def pending(self) -> int:
@@ -146,6 +177,14 @@ class Sequence:
     def most_rows(self) -> int | None:
         """The most pending tokens that a pass should take; None: any number."""
         return _READ_ROWS if self.reads_prompt else None
+
+    def _next_forced(self, most: int) -> tuple[int, ...]:
+        """A constraint that fails here fails this answer when it is next asked, not the drafts of all others."""
+        assert self._forced is not None
+        try:
+            return self._forced(most)
+        except OutriderError:
+            return ()
 
     def take(self, draft: Draft, verdict: Verdict, logprobs: Seq[Logprob]) -> tuple[int, ...]:
         """Add a verdict's tokens one by one until the answer ends; returns those that were kept.
@@ -222,7 +261,9 @@ class Turn:
 
     __slots__ = (
         "decides",
+        "depth",
         "draft",
+        "error",
         "followers",
         "foretells",
         "kept",
@@ -242,7 +283,9 @@ class Turn:
         self.foretells = 0
         if sequence.reads_prompt:
             self.foretells = rows - 1 if self.decides else rows
+        self.depth = _ANY_DEPTH  # to which memory lets a draft go
         self.draft = EMPTY
+        self.error: Exception | None = None  # what went wrong with this answer alone
         self.verdict = Verdict((), -1)
         self.logprobs: list[Logprob] = []
         self.followers: tuple[tuple[int, tuple[int, ...]], ...] = ()

@@ -24,6 +24,7 @@ class Meter:
         "_prompt_tokens",
         "_target_s",
         "_trimmed",
+        "cached",
         "looked_at",
         "passes_s",
     )
@@ -31,6 +32,7 @@ class Meter:
     def __init__(self, prompt_tokens: int) -> None:
         self._prompt_tokens = prompt_tokens
         self.looked_at = 0  # tokens of the target, one a pass in plain decoding; the one that ends the answer included
+        self.cached = 0  # prompt tokens that were in the cache before
         self._passes: list[tuple[int, Draft, tuple[int, ...]]] = []
         self._trimmed = False
         self._first = 0  # tokens of the first pass, which prefill_s has paid for
@@ -74,6 +76,7 @@ class Meter:
             target_s=self._target_s,
             decode_s=self._decode_s,
             tokens_per_s=decoded / self._decode_s if self._decode_s > 0.0 else 0.0,
+            cached_tokens=self.cached,
         )
 
     def _positions(self, completion_tokens: int) -> tuple[list[tuple[int, int]], list[int], int]:

@@ -14,7 +14,7 @@ from outrider.cost.model import FittedCost, StepCost
 
 CONTEXT_BLOCK = 128  # T(n) is looked up for contexts rounded to this
 LARGEST_TABLES = 64  # (sequences, context) pairs that are remembered
-SHAPED_ROWS = 64  # up to so many rows the shape is corrected, beyond with the common factor alone
+SHAPED_ROWS = 256  # up to so many rows the shape is corrected, beyond with the common factor alone
 
 _LEAST_S = 1e-9
 _LOAD_GAIN = 1 / 16
@@ -48,6 +48,7 @@ class PassTimes:
         self._learned = 0
         self._shape = [1.0] * (SHAPED_ROWS + 1)  # the factor of each number of rows
         self._seen = [0] * (SHAPED_ROWS + 1)  # passes of so many rows, those long ago forgotten
+        self._ever = [False] * (SHAPED_ROWS + 1)  # whether there was one at all
         self._latest = [-_LONGEST_CHECK if step_cost is None else 0] * (SHAPED_ROWS + 1)  # when the last of them was
         self._check_at, self._check_wait = 0, _FIRST_CHECK if step_cost is None else _MEASURED_CHECK
 
@@ -81,6 +82,7 @@ class PassTimes:
         self._load = min(max(self._load * math.exp(step), _LEAST_S), 1.0 / _LEAST_S)
         if shaped:
             self._seen[rows] += 1
+            self._ever[rows] = True
             self._latest[rows] = self._learned
             bend = (off - step) * max(_SHAPE_GAIN, 1.0 / (self._seen[rows] + _SHAPE_DOUBT))
             self._shape[rows] = min(max(self._shape[rows] * math.exp(bend), 1.0 / _MOST_BEND), _MOST_BEND)
@@ -91,15 +93,24 @@ class PassTimes:
     def plain_is_due(self, rows: int) -> bool:
         """Whether a pass of so many rows, without a draft, should be seen again: what drafts cost is counted from it.
 
-        True seldom, also where the rows change from step to step, and never again before the pass was learned from.
+        True seldom, also where the rows change from step to step, and never again once the pass was learned from. At
+        once where nothing near was seen: a load that is new, perhaps after long under another one.
         """
-        if rows > SHAPED_ROWS or self._learned < self._check_at:
+        if rows > SHAPED_ROWS:
+            return False
+        if self._strange(rows):
+            return True
+        if self._learned < self._check_at:
             return False
         if self._learned - self._latest[rows] < self._check_wait:
             return False
         self._check_wait = min(2 * self._check_wait, _LONGEST_CHECK)
         self._check_at = self._learned + self._check_wait
         return True
+
+    def _strange(self, rows: int) -> bool:
+        """Whether no pass of about so many rows was seen."""
+        return self._learned > 0 and not any(self._ever[rows - rows // 5 : rows + rows // 4 + 1])
 
     def _spread(self, rows: int) -> None:
         """Numbers of rows that no pass had yet bend like their neighbours that some had, by distance between two."""

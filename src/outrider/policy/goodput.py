@@ -143,7 +143,8 @@ class Goodput:
     def _ask(self, step: _Step, states: Sequence[_State]) -> None:
         """Set what each sequence asks for."""
         drafting, most = self._drafting, self._most
-        if self._passes.plain_is_due(step.load.rows):
+        # A pass that also reads a prompt tells nothing, so it is no time to look.
+        if step.load.rows == step.load.sequences and self._passes.plain_is_due(step.load.rows):
             return
         if drafting.asked < FIRST_ASKS:
             for state in states:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from outrider.backends.base import Backend, Extend, Want
+from outrider.backends.base import Backend, Blocks, Extend, Want
 from outrider.core import tree
 from outrider.core.types import Draft
 from outrider.errors import BackendError, UsageError
@@ -238,6 +238,39 @@ def close_leaves_nothing(make: Maker) -> None:
         refused(BackendError, verb, "the use of a closed sequence")
 
 
+def blocks_are_counted_once(make: Maker) -> None:
+    """Of a backend that counts blocks: shared ones count once, a partial one is copied when written, all come back."""
+    backend = make()
+    if not isinstance(backend, Blocks):
+        return
+    size, start = backend.block_tokens, backend.blocks_used
+    assert min(size, backend.block_bytes) > 0, f"blocks of {size} positions and {backend.block_bytes} bytes"
+    tokens = prompt(backend, backend.context - 2)
+    whole, full = -(-len(tokens) // size), len(tokens) // size
+    copied = whole - full
+
+    def used() -> int:
+        return backend.blocks_used - start
+
+    seq = backend.open()
+    assert used() == 0, "an empty sequence holds blocks"
+    feed(backend, seq, tokens)
+    assert used() == whole, f"{len(tokens)} positions hold {used()} blocks of {size}"
+    forked = backend.fork(seq)
+    assert used() == whole, "a fork counts the blocks that it shares"
+    feed(backend, forked, [1])
+    assert used() == max(whole + copied, -(-(len(tokens) + 1) // size)), "a fork writes into a shared block"
+    backend.truncate(forked, 0)
+    feed(backend, forked, _TREE.tokens, parents=_TREE.parents)
+    backend.commit([(forked, ())])
+    assert used() == whole, "rows that nobody keeps hold blocks"
+    backend.truncate(seq, 1)
+    assert used() == 1, "truncated positions hold blocks"
+    backend.close(forked)
+    backend.close(seq)
+    assert used() == 0, "closed sequences hold blocks"
+
+
 CHECKS: tuple[Callable[[Maker], None], ...] = (
     chunked_equals_one_by_one,
     tree_row_equals_chain_row,
@@ -251,4 +284,5 @@ CHECKS: tuple[Callable[[Maker], None], ...] = (
     errors_change_nothing,
     context_is_the_limit,
     close_leaves_nothing,
+    blocks_are_counted_once,
 )

@@ -57,11 +57,12 @@ class ScriptedLaw:
 
 @dataclass(slots=True)
 class _Cache:
-    """One open sequence: committed tokens, and the uncommitted rows of its last pass."""
+    """One open sequence: committed tokens, the uncommitted rows of its last pass, and the blocks that hold both."""
 
     tokens: list[int] = field(default_factory=list)
     rows: list[int] = field(default_factory=list)
     parents: list[int] = field(default_factory=list)
+    blocks: list[int] = field(default_factory=list)  # numbers; shared ones stand in several sequences
 
     def above(self, row: int) -> tuple[int, ...]:
         """All tokens up to an uncommitted row's own."""
@@ -71,20 +72,34 @@ class _Cache:
             row = self.parents[row]
         return (*self.tokens, *reversed(found))
 
+    def depth(self) -> int:
+        """Rows on the longest path."""
+        depths: list[int] = []
+        for parent in self.parents:
+            depths.append(1 if parent < 0 else depths[parent] + 1)
+        return max(depths, default=0)
+
     def forget_rows(self) -> None:
         self.rows, self.parents = [], []
 
 
 class TableBackend:
-    """The Backend protocol over a law; `passes` lists the rows of each pass and `sequences` counts the open ones."""
+    """The Backend protocol over a law; `passes` lists the rows of each pass and `sequences` counts the open ones.
 
-    def __init__(self, law: LogitsOf, vocab: int, context: int = 256, trees: bool = True) -> None:
+    Also base.Blocks: keys and values, if there were any, would lie in blocks of block_tokens positions of one byte.
+    """
+
+    def __init__(
+        self, law: LogitsOf, vocab: int, context: int = 256, trees: bool = True, block_tokens: int = 64
+    ) -> None:
         self._law = law
         self._vocab = vocab
         self._context = context
         self._capabilities = Capabilities(row_alone=True, trees=trees, isa="table", threads=1)
         self._open: dict[int, _Cache] = {}
         self._next = 0
+        self.block_tokens = block_tokens
+        self._next_block = 0
         self.passes: list[int] = []
 
     @property
@@ -104,6 +119,16 @@ class TableBackend:
         """Open sequences."""
         return len(self._open)
 
+    @property
+    def block_bytes(self) -> int:
+        """Bytes of one block."""
+        return self.block_tokens
+
+    @property
+    def blocks_used(self) -> int:
+        """Blocks that open sequences hold, each counted once."""
+        return len({block for cache in self._open.values() for block in cache.blocks})
+
     def cached(self, seq: int) -> tuple[int, ...]:
         """The committed tokens of a sequence."""
         return tuple(self._cache(seq).tokens)
@@ -114,9 +139,11 @@ class TableBackend:
         return self._next
 
     def fork(self, seq: int) -> int:
-        tokens = list(self._cache(seq).tokens)
+        cache = self._cache(seq)
+        tokens = list(cache.tokens)
+        blocks = cache.blocks[: -(-len(tokens) // self.block_tokens)]
         new = self.open()
-        self._open[new].tokens = tokens
+        self._open[new].tokens, self._open[new].blocks = tokens, blocks
         return new
 
     def truncate(self, seq: int, length: int) -> None:
@@ -124,7 +151,7 @@ class TableBackend:
         if not 0 <= length <= len(cache.tokens):
             raise UsageError(f"sequence {seq} has {len(cache.tokens)} positions; cannot truncate it to {length}")
         del cache.tokens[length:]
-        cache.forget_rows()
+        self._forget_rows(cache)
 
     def close(self, seq: int) -> None:
         self._cache(seq)
@@ -137,7 +164,10 @@ class TableBackend:
         self._check_distinct([item.seq for item in items])
         accepted = [(self._cache(item.seq), item, self._parents(item)) for item in items]
         for cache, item, parents in accepted:
+            self._forget_rows(cache)
             cache.rows, cache.parents = list(item.tokens), parents
+            begin = len(cache.tokens)
+            self._own(cache, begin, begin + cache.depth())
         self.passes.append(sum(len(item.tokens) for item in items))
         rows = [
             [cache.above(row) if want != Want.NONE else () for row, want in enumerate(item.want)]
@@ -157,7 +187,7 @@ class TableBackend:
         for seq, path in items:
             cache = self._open[seq]
             cache.tokens.extend(cache.rows[row] for row in path)
-            cache.forget_rows()
+            self._forget_rows(cache)
 
     def chain(self, items: Sequence[Chain]) -> list[Drawn]:
         self._check_distinct([item.seq for item in items])
@@ -167,8 +197,10 @@ class TableBackend:
         drawn: list[Drawn] = []
         for item in items:
             cache = self._cache(item.seq)
-            cache.forget_rows()
+            begin = len(cache.tokens)
+            self._forget_rows(cache)
             drawn.append(self._draw(cache, item))
+            self._own(cache, begin, len(cache.tokens))
             reads[0] += len(item.tokens)
             for step in range(1, min(item.count, len(drawn[-1].tokens) + 1)):
                 reads[step] += 1
@@ -192,6 +224,19 @@ class TableBackend:
             best.append(sampling.logprobs(row, 0, 1, law).top[0][1])
             unread = [own]
         return Drawn(tuple(tokens), tuple(best))
+
+    def _own(self, cache: _Cache, begin: int, end: int) -> None:
+        """Give a sequence blocks of its own for the positions from begin to end."""
+        for index in range(begin // self.block_tokens, -(-end // self.block_tokens)):
+            others = (other for other in self._open.values() if other is not cache)
+            if index < len(cache.blocks) and not any(cache.blocks[index] in other.blocks for other in others):
+                continue
+            cache.blocks[index : index + 1] = [self._next_block]
+            self._next_block += 1
+
+    def _forget_rows(self, cache: _Cache) -> None:
+        cache.forget_rows()
+        del cache.blocks[-(-len(cache.tokens) // self.block_tokens) :]
 
     def _check_chain(self, item: Chain) -> None:
         if item.count < 1:

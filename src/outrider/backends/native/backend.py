@@ -123,6 +123,21 @@ class NativeBackend:
         return self._engine.open_sequences
 
     @property
+    def block_tokens(self) -> int:
+        """Positions of one block of keys and values."""
+        return self._engine.block_tokens
+
+    @property
+    def block_bytes(self) -> int:
+        """Memory of one block."""
+        return self._engine.block_bytes
+
+    @property
+    def blocks_used(self) -> int:
+        """Blocks that open sequences hold, each counted once; waits for a pass that is under way."""
+        return self._engine.blocks_used
+
+    @property
     def weight_bytes(self) -> int:
         """Memory of the packed weights."""
         return self._engine.weight_bytes
