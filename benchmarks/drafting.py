@@ -45,7 +45,7 @@ from outrider.policy.base import Policy
 from outrider.policy.fixed import Fixed
 from outrider.policy.goodput import Goodput
 
-NAMES = ("ngram", "suffix", "recycle", "auto")
+NAMES = ("ngram", "suffix", "recycle", "store", "auto")
 WITH_STORE = ("store", "auto")
 PLAIN = "plain"
 
@@ -137,11 +137,12 @@ class Contender:
     policy: Callable[[], Policy]
 
 
-def contenders(llm: LLM, store: str | None, gamma: int) -> list[Contender]:
-    """Every drafter that costs next to nothing, with as much as pays and with gamma nodes."""
-    makers = {name: partial(loading.make_drafter, llm, name) for name in NAMES}
+def contenders(llm: LLM, names: Sequence[str], store: str | None, gamma: int) -> list[Contender]:
+    """Drafters that cost next to nothing, with as much as pays and with gamma nodes."""
+    makers = {name: partial(loading.make_drafter, llm, name) for name in names if name != "store"}
     if store is not None:
-        makers |= {f"{name}, store": partial(loading.make_drafter, llm, name, store) for name in WITH_STORE}
+        stored = [name for name in names if name in WITH_STORE]
+        makers |= {f"{name} with store": partial(loading.make_drafter, llm, name, store) for name in stored}
     found = [Contender(PLAIN, None, partial(Fixed, 0))]
     for name, make in makers.items():
         found.append(Contender(name, make, Goodput))
@@ -219,11 +220,12 @@ def run(arguments: argparse.Namespace) -> None:
     path = sources.resolve(arguments.model)
     llm, data = loading.load(path, "none", threads=arguments.threads), gguf.read(path).tokenizer
     prompts = _prompts.prompts(arguments.questions, arguments.per_group, data)
-    all_of = {who.name: Clocks() for who in contenders(llm, arguments.store, arguments.gamma)}
-    reads = {who.name: False for who in contenders(llm, arguments.store, arguments.gamma)}
+    everybody = contenders(llm, arguments.drafters, arguments.store, arguments.gamma)
+    all_of = {who.name: Clocks() for who in everybody}
+    reads: dict[str, bool] = {}
     expected: list[int] = []
     for number in range(arguments.rounds):
-        for who in contenders(llm, arguments.store, arguments.gamma):
+        for who in everybody:
             reads[who.name] = who.drafter is not None and int(getattr(who.drafter(), "followers", 0)) > 0
             ids, clocks = answers(llm, who, prompts, arguments.tokens)
             expected = expected or ids
@@ -253,6 +255,7 @@ def main() -> None:
     _report.add_common(parser)
     _prompts.add_options(parser)
     parser.set_defaults(per_group=1)
+    parser.add_argument("--drafters", nargs="+", choices=NAMES, default=NAMES, help="default: all")
     parser.add_argument("--store", help="a store of the model's tokenizer (outrider store build)")
     parser.add_argument("--tokens", type=int, default=64, help="of each answer; default 64")
     parser.add_argument("--gamma", type=int, default=8, help="nodes of the fixed drafts; default 8")

@@ -6,6 +6,8 @@ Dimensions: n draft nodes, V vocabulary.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import repeat
+from operator import ge, le, lt
 
 from outrider.core.types import Draft
 from outrider.errors import UsageError
@@ -72,6 +74,35 @@ def validate(draft: Draft, vocab: int) -> None:
 
     And unless the first `forced` nodes exist and are a chain, and the scores, if there are any, are n numbers in 0..1.
     """
+    if not _sound(draft, vocab):
+        _explain(draft, vocab)
+    if not isinstance(draft.forced, int) or draft.parents[: draft.forced] != tuple(range(-1, draft.forced - 1)):
+        raise UsageError(
+            f"a draft of {len(draft)} nodes calls {draft.forced!r} forced; the first of its nodes, a chain, can be"
+        )
+    score = draft.score
+    # Compared one by one: the least of several hides what is no number.
+    if score is not None and (
+        len(score) != len(draft) or not all(map(le, repeat(0.0), score)) or not all(map(ge, repeat(1.0), score))
+    ):
+        raise UsageError(f"a draft of {len(draft)} nodes has the scores {score!r:.100}; give each node one in 0..1")
+
+
+def _sound(draft: Draft, vocab: int) -> bool:
+    """Whether tokens and parents are what they must be; every step asks, so nothing here is a loop in Python."""
+    tokens, parents = draft.tokens, draft.parents
+    return (
+        type(tokens) is type(parents) is tuple
+        and len(tokens) == len(parents)
+        and {int}.issuperset(map(type, tokens))
+        and {int}.issuperset(map(type, parents))
+        and (not tokens or (min(tokens) >= 0 and max(tokens) < vocab and min(parents) >= -1))
+        and all(map(lt, parents, range(len(parents))))
+    )
+
+
+def _explain(draft: Draft, vocab: int) -> None:
+    """Raise UsageError for the first fault, if there is one."""
     if not isinstance(draft.tokens, tuple) or not isinstance(draft.parents, tuple):
         raise UsageError(f"a draft holds {type(draft.tokens).__name__} and {type(draft.parents).__name__}; use tuples")
     if len(draft.tokens) != len(draft.parents):
@@ -85,10 +116,3 @@ def validate(draft: Draft, vocab: int) -> None:
             raise UsageError(
                 f"draft node {node} has parent {parent!r}; a parent comes before its node (-1: no node above)"
             )
-    if not isinstance(draft.forced, int) or draft.parents[: draft.forced] != tuple(range(-1, draft.forced - 1)):
-        raise UsageError(
-            f"a draft of {len(draft)} nodes calls {draft.forced!r} forced; the first of its nodes, a chain, can be"
-        )
-    score = draft.score
-    if score is not None and (len(score) != len(draft) or not all(0.0 <= value <= 1.0 for value in score)):
-        raise UsageError(f"a draft of {len(draft)} nodes has the scores {score!r:.100}; give each node one in 0..1")

@@ -54,6 +54,7 @@ def _priors() -> list[float]:
 
 
 _PRIORS = _priors()
+_WEIGHTS = [SCORE_WEIGHT if key < _SCORES else OWN_WEIGHT for key in range(KEYS)]
 # The keys of a chain of each class, to any depth.
 _CHAINS = [
     [_CLASS + kind * _DEPTHS + min(depth, _DEPTHS - 1) for depth in range(MOST_DEPTH)]
@@ -78,10 +79,6 @@ class Counts:
         """One more try."""
         self.tries[key] = self.tries[key] * self._keep + 1.0
         self.hits[key] = self.hits[key] * self._keep + hit
-
-    def mean(self, key: int, prior: float, weight: float) -> float:
-        """The share of hits, where the prior counts as so many tries."""
-        return (self.hits[key] + weight * prior) / (self.tries[key] + weight)
 
     def fade_reach(self, keep: float) -> None:
         """What is known by budget and depth alone is worth `keep` of what it was: time has passed without news."""
@@ -142,11 +139,15 @@ def survival(draft: Draft, node_keys: Sequence[int], own: Counts, shared: Counts
     kept: list[float] = []
     beliefs: list[float] = []
     taken = [0.0] * (len(draft) + 1)  # by siblings before; the last is the root's
+    own_tries, own_hits, tries, hits = own.tries, own.hits, shared.tries, shared.hits
     for key, parent in zip(node_keys, draft.parents, strict=True):
-        prior = _PRIORS[key]
-        belief = shared.mean(key, 1.0 - _RISE * (1.0 - beliefs[parent]) if prior < 0.0 else prior, SHARED_WEIGHT)
+        prior, weight = _PRIORS[key], _WEIGHTS[key]
+        if prior < 0.0:
+            prior = 1.0 - _RISE * (1.0 - beliefs[parent])
+        belief = (hits[key] + SHARED_WEIGHT * prior) / (tries[key] + SHARED_WEIGHT)
+        chance = (own_hits[key] + weight * belief) / (own_tries[key] + weight)
         # One sibling at most is kept, so together they cannot be likelier than 1.
-        chance = min(own.mean(key, belief, SCORE_WEIGHT if key < _SCORES else OWN_WEIGHT), 1.0 - taken[parent])
+        chance = min(chance, 1.0 - taken[parent])
         taken[parent] += chance
         beliefs.append(belief)
         kept.append(chance if parent < 0 else chance * kept[parent])
@@ -158,10 +159,9 @@ def _chain_survival(node_keys: Sequence[int], own: Counts, shared: Counts, least
     own_tries, own_hits, tries, hits = own.tries, own.hits, shared.tries, shared.hits
     belief, kept = 0.5, 1.0
     for key in node_keys:
-        prior = _PRIORS[key]
+        prior, weight = _PRIORS[key], _WEIGHTS[key]
         belief = prior if prior >= 0.0 else 1.0 - _RISE * (1.0 - belief)
         belief = (hits[key] + SHARED_WEIGHT * belief) / (tries[key] + SHARED_WEIGHT)
-        weight = SCORE_WEIGHT if key < _SCORES else OWN_WEIGHT
         kept *= (own_hits[key] + weight * belief) / (own_tries[key] + weight)
         if kept < least:
             break
@@ -200,16 +200,16 @@ class Trace:
 
     def follow(self, tokens: Sequence[int], own: Counts, shared: Counts) -> bool:
         """Count the nodes that these tokens decide. Whether later tokens may decide more."""
-        n = len(self._draft)
+        drafted, node_keys = self._draft.tokens, self._keys
         for token in tokens:
             hit = -1
             for node in self._children():
                 # Each child is a try, and none but the first that is this token a hit.
-                came = hit < 0 and self._draft.tokens[node] == token
+                came = hit < 0 and drafted[node] == token
                 if came:
                     hit = node
-                own.add(self._keys[node], came)
-                shared.add(self._keys[node], came)
+                own.add(node_keys[node], came)
+                shared.add(node_keys[node], came)
             if self.depth < self._asked:
                 own.add(_REACH + self.depth, hit >= 0)
                 shared.add(_REACH + self.depth, hit >= 0)
@@ -217,7 +217,7 @@ class Trace:
                 return False
             self._at = hit
             self.depth += 1
-        return self.depth < self._asked or self._at + 1 < n
+        return self.depth < self._asked or self._at + 1 < len(drafted)
 
     def _children(self) -> Sequence[int]:
         below, parents = self._at + 1, self._draft.parents

@@ -23,6 +23,7 @@ _NEAR = 16  # rows that a neighbour is at most away
 _LEAST_RISE = 0.5  # of what is known of T(n + 1) - T(n) from before
 _MOST_BEND = 4.0
 _FIRST_OUTLIER, _OUTLIER = 0.7, 0.25  # of the logarithm of measured / predicted: what is further off counts as this far
+_MOST_OFF = 300.0
 _FORGET = 512  # passes, after which the number of those seen is halved
 # Passes between two plain ones, if there is always something to draft; the wait doubles from the first, or from the
 # second where there is a profile.
@@ -73,7 +74,8 @@ class PassTimes:
             return
         shaped = rows <= SHAPED_ROWS
         predicted = self._load * self._base(sequences, rows + 1, context)[rows] * (self._shape[rows] if shaped else 1.0)
-        off = math.log(seconds) - math.log(predicted)  # the quotient may be too small for a float
+        # The quotient, and the exponential of a larger logarithm, may be out of the range of a float.
+        off = min(max(math.log(seconds) - math.log(predicted), -_MOST_OFF), _MOST_OFF)
         self._learned += 1
         if self._learned > _FIRST_PASSES:
             most = _FIRST_OUTLIER if shaped and self._seen[rows] < 2 else _OUTLIER

@@ -256,9 +256,17 @@ class Goodput:
 
 def _part(draft: Draft, nodes: list[int]) -> Draft:
     """The draft of these nodes, which hold with each all above it."""
-    if len(nodes) == len(draft):
+    count = len(nodes)
+    if count == len(draft):
         return draft
-    return tree.keep(draft, sorted(nodes)) if nodes else EMPTY
+    if not count:
+        return EMPTY
+    nodes.sort()
+    if nodes[-1] >= count or draft.q is not None:
+        return tree.keep(draft, nodes)
+    # The first of them, as when a drafter drafts the likeliest first.
+    score = None if draft.score is None else draft.score[:count]
+    return Draft(draft.tokens[:count], draft.parents[:count], draft.law, None, min(draft.forced, count), score)
 
 
 def _chance(wish: tuple[float, ...]) -> float:
