@@ -11,10 +11,13 @@ import pytest
 
 import outrider
 from outrider import loading
+from outrider.drafters import storefile
 from outrider.errors import SourceError, UsageError
-from outrider.models import gguf, headfile
+from outrider.models import gguf, headfile, shipped
+from outrider.models.digest import digest
 from outrider.models.fingerprint import fingerprint
 from outrider.models.spec import ModelFile
+from outrider.models.tokenizer import Tokenizer
 from outrider.testing import drafters
 from outrider.testing.gguf_maker import tiny_llama
 from outrider.testing.heads import eagle_spec, medusa_spec, random_head
@@ -39,8 +42,8 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     [
         ({"drafter": "sufix"}, "drafter is 'sufix'; built in are 'auto', 'ngram', 'suffix'"),
         ({"drafter": "model"}, "the drafter 'model' needs draft_model; give it, or choose 'auto'"),
-        ({"drafter": "store"}, "the drafter 'store' needs store; give it, or choose 'auto'"),
-        ({"drafter": "head"}, "the drafter 'head' needs head; give it, or choose 'auto'"),
+        ({"drafter": "store", "store": "none"}, "the drafter 'store' needs store; give it, or choose 'auto'"),
+        ({"drafter": "head", "head": "none"}, "the drafter 'head' needs head; give it, or choose 'auto'"),
         ({"drafter": "ngram", "head": "x"}, "head is 'x' but the drafter is 'ngram'; choose 'head'"),
         ({"drafter": "ngram", "store": "x"}, "store is 'x' but the drafter is 'ngram'; choose 'store'"),
         ({"drafter": "ngram", "draft_model": "x"}, "draft_model is 'x' but the drafter is 'ngram'; choose 'model'"),
@@ -150,6 +153,36 @@ def test_a_head(tmp_path: Path, kind: str) -> None:
         assert found.stats.drafted > found.stats.accepted > 0
     ask("auto", head=str(tmp_path / "head"))  # as much as pays
     assert ask("head", gamma=4, head=tmp_path / "head", rule="block").stats.accepted > 0
+
+
+@pytest.mark.parametrize("drafter", ["store", "head"])
+def test_what_a_drafter_needs_may_ship_for_this_model_alone(model: Path, drafter: str) -> None:
+    with pytest.raises(UsageError, match=f"the drafter '{drafter}' needs {drafter}; give it"):
+        outrider.load(model, drafter)
+
+
+def test_what_ships_for_a_model_is_used_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tiny_llama(tmp_path / "tiny.gguf", context=256)
+    file = gguf.read(path)
+    own = fingerprint(file).hex()
+    folder = tmp_path / "shipped" / f"tiny-{own[:16]}"
+    monkeypatch.setattr(shipped, "FOLDER", tmp_path / "shipped")
+    monkeypatch.setenv("OUTRIDER_CACHE", str(tmp_path / "cache"))
+
+    def names(**given: str) -> str:
+        generator = outrider.load(path, threads=1, **given).generator
+        return str(cast(Any, generator)._drafting._drafter.name)
+
+    assert names() == "grammar+blended(suffix, recycle)"
+    head = random_head(eagle_spec(own, draft_vocab=4), 320, 1, (7, 40, 99, 200))
+    headfile.write(folder, head.spec, head.tensors)
+    assert names() == "grammar+blended(suffix, head)"
+    storefile.build(folder / "answers.store", [[7, 40, 99]], 320, digest(Tokenizer(file.tokenizer)))
+    assert names() == "grammar+blended(suffix, store, head)"
+    assert names(head="none") == "grammar+blended(suffix, store)"
+    assert names(head="none", store="none") == "grammar+blended(suffix, recycle)"
+    assert names(drafter="head") == "grammar+head"
+    assert names(drafter="ngram") == "grammar+ngram"
 
 
 def test_heads_that_cannot_be(model: Path, tmp_path: Path) -> None:

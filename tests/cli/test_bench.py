@@ -234,8 +234,6 @@ def test_ctrl_c_before_the_first_answer(questions: str, capsys: pytest.CaptureFi
         (["--drafters", "none,magic"], "--drafters: drafter is 'magic'; built in are 'auto', "),
         (["--drafters", ""], "--drafters: drafter is ''"),
         (["--drafters", "none,model"], "the drafter model needs --draft-model"),
-        (["--drafters", "store"], "the drafter store needs --store"),
-        (["--drafters", "head"], "the drafter head needs --head"),
         (["--drafters", "ngram", "--head", "h"], "--head is for the drafters auto and head"),
         (["--url", "http://127.0.0.1:1/v1", "--head", "h"], "--head is for the drafters beside --url"),
         (["--drafters", "ngram", "--store", "s"], "--store is for the drafters auto and store"),

@@ -301,6 +301,11 @@ class Head(Protocol):
 class HeadHost(Protocol):
     """What a backend may offer besides Backend: to run a drafting head on its own states."""
 
+    @property
+    def fingerprint(self) -> bytes:
+        """Which model it is (models.fingerprint)."""
+        ...
+
     def attach(self, head: HeadFile) -> Head:
         """Load a head. Raises UsageError where it was trained for another model, or does not fit this one."""
         ...

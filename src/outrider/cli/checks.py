@@ -37,13 +37,13 @@ def known_drafter(flag: str, name: str) -> None:
 
 def drafter_needs(names: Sequence[str], draft_model: str | None, store: str | None, head: str | None) -> Iterator[str]:
     """What drafters lack for their work, and what is given that none of them uses; a complaint each."""
-    for flag, given, needs, users in (
-        ("--draft-model", draft_model, "model", plugins.WITH_MODEL),
-        ("--store", store, "store", plugins.WITH_STORE),
-        ("--head", head, "head", plugins.WITH_HEAD),
+    if draft_model is None and "model" in names:
+        yield "the drafter model needs --draft-model"
+    for flag, given, users in (
+        ("--draft-model", draft_model, plugins.WITH_MODEL),
+        ("--store", store, plugins.WITH_STORE),
+        ("--head", head, plugins.WITH_HEAD),
     ):
-        if given is None and needs in names:
-            yield f"the drafter {needs} needs {flag}"
         if given is not None and not set(users) & set(names):
             yield f"{flag} is for the drafters {' and '.join(users)}: choose one of them"
 

@@ -80,8 +80,14 @@ DRAFTER = (
     "the answer only where --rule says so."
 )
 SMALL_MODEL = "A small model that drafts, for --drafter model or auto: a source as for --model."
-HEAD = "A folder with a drafting head that was trained for this model, for --drafter head or auto (docs/drafters.md)."
-STORE = "A store of text that the model is likely to write, for --drafter store or auto (docs/drafters.md)."
+HEAD = (
+    "A folder with a drafting head that was trained for this model, for --drafter head or auto (docs/drafters.md); by "
+    "default what comes with the package for it; none for no head."
+)
+STORE = (
+    "A store of text that the model is likely to write, for --drafter store or auto (docs/drafters.md); by default "
+    "what comes with the package for it; none for no store."
+)
 NO_SPECULATE = "Decode this answer plainly."
 MAX_DRAFT = "Tokens to draft for this answer per pass at most, whatever the drafter and the policy would like."
 PREDICTION = "Text that the answer is expected to repeat in part, such as the file to be edited; FILE may be -."

@@ -188,9 +188,14 @@ class NativeBackend:
         """Which states passes keep from now on; see backends.base.StateTaps. Raises UsageError for an unknown layer."""
         translated(self._engine.tap, layers)
 
+    @property
+    def fingerprint(self) -> bytes:
+        """Which model it is (models.fingerprint)."""
+        return fingerprint(self._file)
+
     def attach(self, head: HeadFile) -> NativeHead:
         """Load a drafting head; see backends.base.HeadHost. Raises UsageError where it is not for this model."""
-        own = fingerprint(self._file).hex()
+        own = self.fingerprint.hex()
         if head.spec.fingerprint != own:
             raise UsageError(
                 f"the head was trained for {head.spec.target_name} ({head.spec.fingerprint[:12]}), and the model is "
