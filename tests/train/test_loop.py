@@ -48,6 +48,7 @@ def plain(folder: Path) -> Result:
     return run(folder, "plain")
 
 
+@pytest.mark.slow
 def test_a_toy_target_is_learnt(folder: Path) -> None:
     """Two epochs of 6,000 tokens. Untrained it gets 1 in 100 right; what a chain guesses after its first, too."""
     early = run(folder, "untrained", epochs=0.01)
@@ -64,6 +65,7 @@ def test_a_toy_target_is_learnt(folder: Path) -> None:
     assert str(folder) not in json.dumps(story)
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_head(plain: Result, folder: Path) -> None:
     run(folder, "again")
     run(folder, "other", seed=1)
@@ -71,6 +73,7 @@ def test_the_same_seed_gives_the_same_head(plain: Result, folder: Path) -> None:
     assert tensors(folder / "other") != tensors(plain.folder)
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_bit_for_bit(plain: Result, folder: Path) -> None:
     """Killed twice, once before anything was saved of its steps; not one bit differs in the end."""
     with pytest.raises(InterruptedError):
@@ -95,6 +98,7 @@ def test_states_that_do_not_fit_are_computed_again(plain: Result, folder: Path) 
     assert 100_000 < max(seen) <= 200_000
 
 
+@pytest.mark.slow
 def test_a_head_that_no_longer_gets_better_ends_the_run(folder: Path) -> None:
     ended = run(folder, "early", epochs=40.0, patience=1, learning_rate=1e-9)
     assert ended.stopped_early

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from outrider.train.batch import Batch
-from outrider.train.loss import Goal, guess_loss
+from outrider.train.loss import Goal, Recipe, guess_loss
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,7 +68,7 @@ def alive(batch: Batch, chains: Tensor, step: int) -> tuple[int, Tensor]:
     return int(can.sum()), (can & (label >= 0)).nonzero()[:, 0]
 
 
-def loss(head: Drafter, batch: Batch, depth: int, soft: float) -> Loss:
+def loss(head: Drafter, batch: Batch, depth: int, recipe: Recipe) -> Loss:
     """The mean loss of a chain, summed over its steps; see loss.guess_loss."""
     walk = head.walk(batch)
     total = torch.zeros((), device=batch.states.device)
@@ -76,7 +76,7 @@ def loss(head: Drafter, batch: Batch, depth: int, soft: float) -> Loss:
     reached: list[int] = []
     right: list[int] = []
     for step in walk.steps(depth):
-        part, hits = guess_loss(step.a, weight, step.goal, soft)
+        part, hits = guess_loss(step.a, weight, step.goal, recipe)
         walk.went_on(hits)
         total = total + part
         reached.append(step.reached)

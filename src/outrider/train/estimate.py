@@ -1,62 +1,118 @@
-"""What a training run will take, from the sizes of target and head and from runs that were measured. Needs no torch.
+"""What a run will take, without torch: from a product that is timed here, and from what runs took.
 
-Dimensions: H hidden, T taps, A heads, G key heads, d head size, F feed-forward size, D draft vocabulary, V vocabulary.
+Dimensions: H hidden, D draft vocabulary, V vocabulary.
 """
 
 from __future__ import annotations
 
+import math
+import time
+from pathlib import Path
+
+import numpy as np
+
+from outrider.models import headfile
+from outrider.models.headfile import BLOCKS
 from outrider.models.spec import ModelSpec
-from outrider.train.types import Estimate, Kind, TrainOptions
+from outrider.train.features import KEPT, PASS_ROWS
+from outrider.train.sizes import head_spec
+from outrider.train.types import Estimate, TrainOptions
 
-# Measured with the default model (H 576, D 8192: a head of 9.8 million weights) on one core of an AMD EPYC with
-# bfloat16 instructions. Without those it takes several times as long.
-_WEIGHTS, _TRAINED_TOK_S = 9.8e6, 1350.0
-_TARGET_WEIGHTS, _READ_TOK_S = 135e6, 1000.0  # states of a text, on one core
-_EVALUATIONS = 1.15  # of the time of the steps
-_PROMPT = 1.3  # tokens of a text over those of its answer
-_BASE_BYTES = 1.3e9  # torch, activations
-_LAW_BYTES = 16 * 6  # of the target's law, a token
-# docs/training.md has the runs: a first rough head, and what much more text may bring.
-_ALPHA = {Kind.EAGLE3: (0.47, 0.75), Kind.MEDUSA: (0.40, 0.65)}
-
-
-def weights(spec: ModelSpec, options: TrainOptions) -> int:
-    """Numbers in the head's matrices."""
-    hidden, vocab = spec.hidden, min(options.draft_vocab, spec.vocab)
-    if options.kind is Kind.MEDUSA:
-        return options.depth * hidden**2 + vocab * hidden
-    queries, keys = spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim
-    attention = 2 * hidden * (queries + 2 * keys) + queries * hidden
-    return taps(options) * hidden**2 + attention + 3 * hidden * spec.feed_forward + vocab * hidden
+# Measured on an AMD EPYC 9004 (avx512_bf16), default model: a trained token reads each weight 2.2 times over the steps
+# of its chain and takes three products a weight; 70 % of the time are products.
+_PRODUCTS_A_WEIGHT = 3 * 2.2 / 0.7
+_PROMPTS = 1.25  # tokens of a text to those of its answer
+_HALF, _STATES = 2.3, 1.5  # speed of bfloat16 products and of the native engine's, to float32's
+_TORCH_BYTES = 400 << 20
+_WEIGHT_BYTES = 4 * 5 + 2  # weight, gradient, two moments, the best so far; half precision
 
 
-def taps(options: TrainOptions) -> int:
-    """T."""
-    if options.taps is not None:
-        return len(options.taps)
-    return 1 if options.kind is Kind.MEDUSA else 3
-
-
-def estimate(options: TrainOptions, spec: ModelSpec, tokens: int, cores: int) -> Estimate:
-    """For answers with so many tokens, on so many cores; within a factor of two on machines like those measured."""
-    size, target = weights(spec, options), _target_weights(spec)
-    speed = cores * _TRAINED_TOK_S * _WEIGHTS / size
-    read_s = _PROMPT * tokens / (cores * _READ_TOK_S * _TARGET_WEIGHTS / target)
-    text_bytes = _PROMPT * tokens * (2 * taps(options) * spec.hidden + _LAW_BYTES)
-    if text_bytes > options.memory_bytes and options.epochs is not None:
-        # What is not kept is computed again in every epoch.
-        read_s *= 1 + max(0.0, options.epochs - 1) * (1 - options.memory_bytes / text_bytes)
-    if options.minutes is not None:
-        minutes = options.minutes
-        trained = int(max(0.0, 60 * minutes - read_s) * speed / _EVALUATIONS)
+def estimate(options: TrainOptions, model: ModelSpec, tokens: int, cores: int) -> Estimate:
+    """Of a run on answers of so many tokens, on so many cores. Takes a quarter of a second."""
+    spec = head_spec(options, model)
+    weights = sum(rows * columns for rows, columns in headfile.matrices(spec).values())
+    products_s = _products_a_second() * cores
+    speed = products_s * (_HALF if _has_bfloat16() else 1.0) / (weights * _PRODUCTS_A_WEIGHT)
+    states_s = _PROMPTS * tokens * _target_weights(model) / (products_s * _STATES)
+    states_bytes = _PROMPTS * tokens * (2 * len(spec.taps) * spec.hidden + 6 * KEPT / _PROMPTS)
+    fitting = min(1.0, options.memory_bytes / max(1.0, states_bytes))
+    if options.epochs is not None:
+        epochs = options.epochs
+        minutes = (_states_total_s(states_s, fitting, epochs) + epochs * tokens / speed) / 60
     else:
-        trained = int(tokens * (options.epochs or 0.0))
-        minutes = (read_s + _EVALUATIONS * trained / speed) / 60
-    memory = _BASE_BYTES + target + 2 * spec.vocab * spec.hidden + 16 * size + min(text_bytes, options.memory_bytes)
-    return Estimate(tokens, trained, minutes, int(memory), int(size * 20 / 32), _ALPHA[options.kind])
+        minutes = options.minutes or 0.0
+        epochs = _epochs_in(60 * minutes, states_s, fitting, tokens / speed)
+    return Estimate(
+        text_tokens=tokens,
+        trained_tokens=round(epochs * tokens * (1 - options.held_out)),
+        minutes=minutes,
+        memory_bytes=round(
+            _TORCH_BYTES
+            + weights * _WEIGHT_BYTES
+            + min(states_bytes, options.memory_bytes)
+            + 2 * model.vocab * model.hidden
+            + 4 * model.vocab * PASS_ROWS
+            + options.batch_tokens * (2 * spec.draft_vocab + 80 * spec.hidden)
+            + 2 * _target_weights(model)
+        ),
+        file_bytes=_file_bytes(options, headfile.matrices(spec)),
+        alpha=_alpha(epochs * tokens, tokens),
+    )
 
 
-def _target_weights(spec: ModelSpec) -> int:
-    queries, keys = spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim
-    block = spec.hidden * (2 * queries + 2 * keys + 3 * spec.feed_forward)
-    return spec.layers * block + spec.vocab * spec.hidden
+def _states_total_s(once_s: float, fitting: float, epochs: float) -> float:
+    """States that fit into the memory are computed once, the others in each epoch."""
+    return once_s * (fitting * min(1.0, epochs) + (1 - fitting) * epochs)
+
+
+def _epochs_in(seconds: float, states_s: float, fitting: float, epoch_s: float) -> float:
+    """How many epochs fit."""
+    low, high = 0.0, seconds / epoch_s
+    for _ in range(40):
+        middle = (low + high) / 2
+        fits = _states_total_s(states_s, fitting, middle) + middle * epoch_s <= seconds
+        low, high = (middle, high) if fits else (low, middle)
+    return low
+
+
+def _products_a_second() -> float:
+    """Multiplications with addition in float32 that a core manages a second, about."""
+    a, b = np.ones((256, 512), np.float32), np.ones((512, 512), np.float32)
+    best = math.inf
+    deadline = time.perf_counter() + 0.2
+    while time.perf_counter() < deadline:
+        # The processor's time over all threads: numpy may use several.
+        start = time.process_time()
+        for _ in range(8):
+            a @ b
+        best = min(best, time.process_time() - start)
+    return 8 * 256 * 512 * 512 / max(best, 1e-6)
+
+
+def _has_bfloat16() -> bool:
+    """Whether the processor has products of bfloat16, as Linux names them."""
+    try:
+        flags = Path("/proc/cpuinfo").read_text("utf-8", "replace")
+    except OSError:
+        return False
+    return any(name in flags for name in ("avx512_bf16", "amx_bf16", " bf16 "))
+
+
+def _target_weights(model: ModelSpec) -> int:
+    query, key = model.heads * model.head_dim, model.kv_heads * model.head_dim
+    block = model.hidden * (2 * query + 2 * key + 3 * model.feed_forward)
+    return model.layers * block + model.vocab * model.hidden
+
+
+def _file_bytes(options: TrainOptions, shapes: dict[str, tuple[int, int]]) -> int:
+    total = 0
+    for name, (rows, columns) in shapes.items():
+        values, size, _ = BLOCKS[(options.output if name == "head" else options.matrices).value]
+        total += rows * columns // values * size
+    return total
+
+
+def _alpha(trained: float, distinct: float) -> tuple[float, float]:
+    """Range of the first guess's acceptance; by the curve of docs/training.md, which is about the default model."""
+    middle = 0.30 + 0.21 * math.log10(max(1.0, trained) / 1e5) + 0.03 * math.log10(max(1.0, distinct) / 1e5)
+    return max(0.05, min(middle - 0.07, 0.75)), max(0.1, min(middle + 0.07, 0.85))

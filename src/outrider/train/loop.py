@@ -22,6 +22,7 @@ from outrider.train.batch import Batch
 from outrider.train.checkpoint import State
 from outrider.train.corpus import Plan, Text
 from outrider.train.evaluate import measure
+from outrider.train.loss import Recipe
 from outrider.train.pace import Pace
 from outrider.train.setup import Setup, prepare
 from outrider.train.types import Acceptance, Phase, Progress, Result, TrainOptions
@@ -198,7 +199,8 @@ class Trainer:
         before = time.monotonic()
         for group in self._optimiser.param_groups:
             group["lr"] = options.learning_rate * schedule(self.state.step, self.done)
-        loss = chains.loss(self.setup.head, batch, options.depth, options.soft)
+        recipe = Recipe(options.soft, options.lk * max(0.0, min(1.0, 2 * self.done - 1)))
+        loss = chains.loss(self.setup.head, batch, options.depth, recipe)
         self._optimiser.zero_grad(set_to_none=True)
         loss.value.backward()
         torch.nn.utils.clip_grad_norm_(self.setup.head.parameters(), _CLIP)

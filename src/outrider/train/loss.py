@@ -29,33 +29,69 @@ class Goal:
         return Goal(self.label[keep], self.law[keep], self.chance[keep])
 
 
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """What the loss of a row weighs.
+
+    soft: the part that follows the target's law; the rest follows its arg-max. lk: 0 is cross-entropy; above 0 a part
+    is lambda cross-entropy + (1 - lambda) (1 - overlap) with lambda = exp(-lk overlap), overlap = sum_j min(p_j, q_j):
+    where guess and target agree already, what counts is how often a guess is accepted (2602.23881).
+    """
+
+    soft: float
+    lk: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Part:
+    """One part of the loss of some rows, and its gradient: q times `whole`, less `at` at some entries."""
+
+    loss: Tensor  # [R, 1]
+    whole: Tensor  # [R, 1]
+    at: Tensor  # [R, K]
+
+
+def _part(p: Tensor, q: Tensor, lk: float) -> _Part:
+    """Of rows whose goal is p at the entries where q is q [R, K], and 0 elsewhere."""
+    overlap = torch.minimum(p, q).sum(-1, keepdim=True)
+    mix = torch.exp(-lk * overlap)  # lambda; a constant for the gradient
+    below = q * (q < p)
+    likelihood = -(p * q.clamp_min(1e-30).log()).sum(-1, keepdim=True)
+    return _Part(
+        loss=mix * likelihood + (1 - mix) * (1 - overlap),
+        whole=mix * p.sum(-1, keepdim=True) + (1 - mix) * below.sum(-1, keepdim=True),
+        at=mix * p + (1 - mix) * below,
+    )
+
+
 class _Fused(torch.autograd.Function):
-    """sum over rows of -sum_j w_j log softmax(x W^T)_j, w = (1 - soft) arg-max + soft law within the vocabulary."""
+    """The loss summed over rows, with q = softmax(x W^T)."""
 
     @staticmethod
     def forward(
-        ctx: torch.autograd.function.FunctionCtx, x: Tensor, weight: Tensor, goal: Goal, soft: float
+        ctx: torch.autograd.function.FunctionCtx, x: Tensor, weight: Tensor, goal: Goal, recipe: Recipe
     ) -> tuple[Tensor, Tensor]:
         loss = x.new_zeros((), dtype=torch.float32)
         gradient = x.new_empty(len(x), len(weight))
         hits = torch.empty(len(x), dtype=torch.bool, device=x.device)
         for start in range(0, len(x), _CHUNK):
             part = slice(start, start + _CHUNK)
-            logits = x[part] @ weight.T
+            q = torch.softmax(x[part] @ weight.T, -1, dtype=torch.float32)
             label = goal.label[part, None]
-            q = torch.softmax(logits, -1, dtype=torch.float32)
+            best = q.gather(1, label)
             # Not argmax: in half precision torch's takes as long as a product. A tie counts as right here.
-            hits[part] = q.gather(1, label)[:, 0] >= q.amax(-1)
+            hits[part] = best[:, 0] >= q.amax(-1)
             known = goal.law[part] >= 0
             entries = torch.where(known, goal.law[part], 0)
             p = goal.chance[part] * known
-            p = soft * p / p.sum(-1, keepdim=True).clamp_min(1e-6)
-            loss -= (1 - soft) * q.gather(1, label).clamp_min(1e-30).log().sum()
-            loss -= (p * q.gather(1, entries).clamp_min(1e-30).log()).sum()
-            # Where no id of the law is in the vocabulary the row only follows its label.
-            q *= (1 - soft) + p.sum(-1, keepdim=True)
-            q.scatter_add_(1, entries, -p)
-            q.scatter_add_(1, label, torch.full_like(label, -(1 - soft), dtype=torch.float32))
+            p = p / p.sum(-1, keepdim=True).clamp_min(1e-6)
+            hard = _part(torch.ones_like(best), best, recipe.lk)
+            soft = _part(p, q.gather(1, entries) * known, recipe.lk)
+            loss += ((1 - recipe.soft) * hard.loss + recipe.soft * soft.loss).sum()
+            # Where no id of the law is in the vocabulary, p is nothing, and the row only follows its label.
+            q *= (1 - recipe.soft) * hard.whole + recipe.soft * soft.whole
+            q.scatter_add_(1, entries, -recipe.soft * soft.at)
+            q.scatter_add_(1, label, -(1 - recipe.soft) * hard.at)
             gradient[part] = q
         ctx.save_for_backward(gradient @ weight, gradient.T @ x)
         ctx.mark_non_differentiable(hits)
@@ -69,10 +105,10 @@ class _Fused(torch.autograd.Function):
         return to_x * loss.to(to_x.dtype), to_weight * loss.to(to_weight.dtype), None, None
 
 
-def guess_loss(x: Tensor, weight: Tensor, goal: Goal, soft: float) -> tuple[Tensor, Tensor]:
+def guess_loss(x: Tensor, weight: Tensor, goal: Goal, recipe: Recipe) -> tuple[Tensor, Tensor]:
     """The loss summed over rows, and which rows' best guess is the label [R].
 
     x [R, H] and weight [D, H] are of one type, that of the products.
     """
-    loss, hits = _Fused.apply(x, weight, goal, soft)
+    loss, hits = _Fused.apply(x, weight, goal, recipe)
     return loss, hits

@@ -51,7 +51,7 @@ class Setup:
             "kind": options.kind.value,
             "taps": list(self.taps),
             **{name: getattr(options, name) for name in ("draft_vocab", "depth", "learning_rate", "batch_tokens")},
-            **{name: getattr(options, name) for name in ("soft", "seed", "epochs", "minutes", "held_out")},
+            **{name: getattr(options, name) for name in ("soft", "lk", "seed", "epochs", "minutes", "held_out")},
             "precision": str(self.head.half),
         }
 

@@ -55,6 +55,7 @@ class TrainOptions:
     learning_rate: float = 1e-3
     batch_tokens: int = 2048  # trained tokens of an optimiser step
     soft: float = 0.5  # part of the loss that follows the target's whole law; the rest follows its arg-max
+    lk: float = 3.0  # how much the loss of the second half follows acceptance instead of likelihood; 0: not at all
     seed: int = 0
     resume: bool = True
     start: Path | None = None
@@ -75,7 +76,7 @@ class TrainOptions:
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise UsageError(f"{name} is {value}; it must be above 0")
-        for name, low, high in (("soft", 0.0, 1.0), ("held_out", 0.001, 0.5)):
+        for name, low, high in (("soft", 0.0, 1.0), ("lk", 0.0, 100.0), ("held_out", 0.001, 0.5)):
             if not low <= getattr(self, name) <= high:
                 raise UsageError(f"{name} is {getattr(self, name)}; it must be from {low} to {high}")
         if not self.data:
