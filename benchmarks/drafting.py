@@ -1,15 +1,16 @@
 """Where the microseconds of a step go, drafter by drafter.
 
-    python benchmarks/drafting.py [--store FILE] [--per-group 2] [--tokens 96]
+    python benchmarks/drafting.py [--store FILE] [--drafters auto ngram] [--tokens 64]
 
 The model answers prompts of Spec-Bench with each drafter in turn, with as much as pays and with a fixed number of
-nodes. Every step is timed from inside; a figure is the median over all steps of all rounds but those that read a prompt.
+nodes. Every step is timed from inside; a figure is the median over all steps of all rounds, but those that read a
+prompt.
 
 - propose, observe: the drafter's two verbs
 - policy: the policy's three
 - checks: what is left of the drafting time: the engine's checks, and the wrappers for constraints and predictions
-- target: of the pass only what drafting adds beside its rows, the reading of runner-up tokens (recycle): the time of
-  a call times the rows of a pass
+- target: of the pass only what drafting adds beside its rows, the reading of runner-up tokens (recycle): the time of a
+  call times the rows of a pass
 - step: all of it together, and as a share of a plain step
 
 Answers are compared with the plain ones, and one that differs ends the run.

@@ -1,13 +1,15 @@
 """The goodput policy against plain decoding and against every fixed draft length, measured in turn.
 
-    python benchmarks/goodput.py [--gamma 1 2 3 4 6 8 12 16] [--no-profile]
+    python benchmarks/goodput.py [--drafter auto] [--store FILE] [--gamma 1 2 4 8] [--no-profile]
 
 Three questions, each with the floor that the policy has to hold:
 - never slower: a prompt and an answer of random words, with drafters that guess nothing, everything wrong, or slowly;
   against plain decoding, after the first 32 tokens (0.97). Each answer has a policy that knows nothing yet.
 - it comes back: an answer that is random first and a copy of the prompt afterwards; the copy's speed against that of
   the best fixed draft length (0.90).
-- mixed text: the model's own answers to prompts of Spec-Bench, n-gram drafts; against the best fixed length (0.95).
+- mixed text: the model's own answers to prompts of Spec-Bench; against the best fixed length (0.95).
+
+The last two are asked of one drafter, --drafter.
 
 The texts of the first two are scripted: every pass is computed and every row's token drawn, as always, but the script's
 token takes its place. So the cost is the model's and the text is known. Best means best over all rounds together.
@@ -29,9 +31,9 @@ import _prompts
 import _report
 from _report import Spread
 
+from outrider import loading
 from outrider.api import Request
 from outrider.backends.base import Backend, Extend
-from outrider.backends.native import NativeBackend
 from outrider.core.step import Budget, Outcome, View
 from outrider.core.types import Draft
 from outrider.cost import profile
@@ -41,7 +43,7 @@ from outrider.drafters.ngram import NgramDrafter
 from outrider.engine.engine import Engine
 from outrider.errors import OutriderError
 from outrider.models import gguf, sources
-from outrider.models.tokenizer import Detokenizer, Tokenizer
+from outrider.models.tokenizer import Detokenizer
 from outrider.policy.base import Policy
 from outrider.policy.fixed import Fixed
 from outrider.policy.goodput import Goodput
@@ -56,7 +58,7 @@ FLOORS = {"never slower": 0.97, "it comes back": 0.90, "mixed text": 0.95}
 class Scripted:
     """A backend that computes every pass and then says what the script says."""
 
-    def __init__(self, backend: NativeBackend) -> None:
+    def __init__(self, backend: Backend) -> None:
         self._backend = backend
         self.script: Sequence[int] = ()
 
@@ -121,6 +123,7 @@ class Bench:
     """What all measurements share. engine makes a fresh one for a drafter and a policy."""
 
     engine: Callable[[Drafter | None, Policy, bool], Engine]
+    drafter: Callable[[], Drafter]
     scripted: Scripted
     cost: StepCost | None
     gammas: Sequence[int]
@@ -147,6 +150,7 @@ def never_slower(bench: Bench, count: int) -> dict[str, Spread]:
     """Speed against plain decoding, by drafter."""
     makers: dict[str, Callable[[], Drafter]] = {
         "n-gram": NgramDrafter,
+        bench.drafter().name: bench.drafter,
         "one id for ever": partial(drafters.constant, 5000),
         "random ids": partial(drafters.uniform, bench.vocab, 1),
         "n-gram, 5 ms late": lambda: Slow(NgramDrafter(), 5e-3, 0.0),
@@ -168,14 +172,14 @@ def never_slower(bench: Bench, count: int) -> dict[str, Spread]:
 
 def comes_back(bench: Bench, count: int) -> dict[str, Spread]:
     """Speed on the copy against the best fixed length, of all policies."""
-    half = min(count // 2, PROMPT_TOKENS)
+    half = min(count, PROMPT_TOKENS)
     speeds: dict[str, list[float]] = {name: [] for name in bench.policies()}
     for number in range(bench.rounds):
         chance = random.Random(100 + number)
         text = [chance.randrange(1000, bench.vocab) for _ in range(PROMPT_TOKENS + half)]
         bench.scripted.script = text + text[:half]
         for name, policy in bench.policies().items():
-            engine = bench.engine(NgramDrafter(), policy(), True)
+            engine = bench.engine(bench.drafter(), policy(), True)
             tokens, seconds = timed(engine, text[:PROMPT_TOKENS], 2 * half, half)
             speeds[name].append(tokens / seconds)
         _report.say(f"it comes back: round {number + 1} of {bench.rounds} done")
@@ -186,7 +190,7 @@ def mixed(bench: Bench, prompts: Sequence[_prompts.Prompt], count: int) -> dict[
     """Speed over all prompts against the best fixed length; in a round, a policy goes through all of them."""
     speeds: dict[str, list[float]] = {name: [] for name in bench.policies()}
     for number in range(bench.rounds):
-        engines = {name: bench.engine(NgramDrafter(), make(), False) for name, make in bench.policies().items()}
+        engines = {name: bench.engine(bench.drafter(), make(), False) for name, make in bench.policies().items()}
         runs: dict[str, list[tuple[int, float]]] = {name: [] for name in engines}
         for prompt in prompts:
             for name, engine in engines.items():
@@ -204,21 +208,22 @@ def _against_best(speeds: dict[str, list[float]]) -> dict[str, Spread]:
 
 def prepare(arguments: argparse.Namespace) -> tuple[Bench, list[_prompts.Prompt]]:
     """Load the model and, unless that is not wanted, measure what its passes cost."""
-    file = gguf.read(sources.resolve(arguments.model))
-    backend, tokenizer = NativeBackend(file, threads=arguments.threads), Tokenizer(file.tokenizer)
+    path = sources.resolve(arguments.model)
+    llm, data = loading.load(path, "none", threads=arguments.threads), gguf.read(path).tokenizer
     cost = None
     if arguments.profile:
         date = datetime.now(UTC).isoformat(timespec="seconds")
-        cost = fit(profile.measure(backend, profile.QUICK, time.perf_counter, date).passes)
-    scripted = Scripted(backend)
+        cost = fit(profile.measure(llm.backend, profile.QUICK, time.perf_counter, date).passes)
+    scripted = Scripted(llm.backend)
 
     def engine(drafter: Drafter | None, policy: Policy, by_script: bool) -> Engine:
-        computed = cast(Backend, scripted) if by_script else backend
-        text = partial(Detokenizer, tokenizer, skip_special=True)
-        return Engine(computed, drafter, policy, text, tokenizer.eos_ids)
+        computed = cast(Backend, scripted) if by_script else llm.backend
+        text = partial(Detokenizer, llm.tokenizer, skip_special=True)
+        return Engine(computed, drafter, policy, text, llm.tokenizer.eos_ids)
 
-    prompts = _prompts.prompts(arguments.questions, arguments.per_group, file.tokenizer)
-    return Bench(engine, scripted, cost, arguments.gamma, arguments.rounds, backend.vocab), prompts
+    prompts = _prompts.prompts(arguments.questions, arguments.per_group, data)
+    make = partial(loading.make_drafter, llm, arguments.drafter, arguments.store)
+    return Bench(engine, make, scripted, cost, arguments.gamma, arguments.rounds, llm.backend.vocab), prompts
 
 
 def main() -> None:
@@ -226,8 +231,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     _report.add_common(parser)
     _prompts.add_options(parser)
-    parser.add_argument("--gamma", type=int, nargs="+", default=[1, 2, 3, 4, 6, 8, 12, 16], help="fixed lengths")
-    parser.add_argument("--max-tokens", type=int, default=256, help="length of each answer; default 256")
+    parser.add_argument("--gamma", type=int, nargs="+", default=[1, 2, 4, 8], help="fixed lengths")
+    parser.add_argument("--max-tokens", type=int, default=128, help="length of each answer; default 128")
+    parser.add_argument("--drafter", default="auto", help="who drafts; default auto")
+    parser.add_argument("--store", help="a store for auto")
+    parser.set_defaults(per_group=2)
     parser.add_argument("--no-profile", dest="profile", action="store_false", help="let the policy start from a prior")
     arguments = parser.parse_args()
     if arguments.max_tokens < 2 * LEARNING_TOKENS:

@@ -22,7 +22,7 @@ from typing import Any
 import _report
 from _report import Spread
 
-from outrider.api import Constraint, ConstraintKind, FinishReason, Request
+from outrider.api import Constraint, ConstraintKind, FinishReason, Pass, Request
 from outrider.backends.native import NativeBackend
 from outrider.constraints.compiler import Compiler
 from outrider.constraints.vocabulary import Vocabulary
@@ -133,6 +133,8 @@ class Run:
     whole_s: float
     passes: int
     forced: int
+    sure: tuple[int, int]  # of the drafted forced tokens that were reached, but for the last of each draft: kept, all
+    last: tuple[int, int]  # of those last ones
 
 
 @dataclass(slots=True)
@@ -155,6 +157,13 @@ class Sums:
         return sum(run.forced for run in self.runs) / sum(len(run.ids) for run in self.runs)
 
     @property
+    def certain(self) -> tuple[tuple[int, int], tuple[int, int]]:
+        """Forced tokens, kept and tried: those that were not the last of their draft, and the last ones."""
+        pairs = [[getattr(run, name)[place] for run in self.runs] for name in ("sure", "last") for place in (0, 1)]
+        kept, tried, last_kept, last_tried = map(sum, pairs)
+        return (kept, tried), (last_kept, last_tried)
+
+    @property
     def answer_s(self) -> float:
         return sum(run.whole_s for run in self.runs) / len(self.runs)
 
@@ -165,18 +174,36 @@ Rounds = dict[tuple[str, str], list[Sums]]  # (engine, kind) -> a round's sums
 def answered(engine: Engine, request: Request) -> Run:
     """One answer, timed from outside. Raises OutriderError where a schema's answer did not end."""
     ids: list[int] = []
+    stories: list[Pass] = []
     first, passes, forced, begun = 0, 0, 0, 0.0
     start = time.perf_counter()
     for chunk in engine.generate([request]):
         ids.extend(chunk.token_ids)
         if not first and ids:
             begun, first = time.perf_counter(), len(ids)
+        if chunk.story is not None:
+            stories.append(chunk.story)
         if chunk.usage is not None:
             passes, forced = chunk.usage.passes, chunk.usage.forced
             if request.constraint is not None and chunk.finish_reason is not FinishReason.STOP:
                 raise OutriderError(f"an answer did not end within {request.max_tokens} tokens; bound its schema")
     end = time.perf_counter()
-    return Run(tuple(ids), len(ids) - first, end - begun, end - start, passes, forced)
+    seconds = end - begun, end - start
+    return Run(tuple(ids), len(ids) - first, *seconds, passes, forced, *certainty(stories))
+
+
+def certainty(stories: Sequence[Pass]) -> tuple[tuple[int, int], tuple[int, int]]:
+    """How many forced tokens were kept, of those whose turn came: all but the last of each draft; the last ones."""
+    sure, last = [0, 0], [0, 0]
+    for story in stories:
+        kept = sum(node < story.forced for node in story.path)
+        tried = min(kept + 1, story.forced)
+        of_last = int(tried == story.forced > 0)
+        sure[0] += min(kept, story.forced - 1) if story.forced else 0
+        sure[1] += tried - of_last
+        last[0] += int(kept == story.forced > 0)
+        last[1] += of_last
+    return (sure[0], sure[1]), (last[0], last[1])
 
 
 def asked(file: ModelFile, count: int) -> list[dict[str, Request]]:
@@ -280,6 +307,7 @@ def data(results: Rounds) -> list[dict[str, object]]:
             "times_plain": Spread.of_ratios(speeds(results, name, kind), speeds(results, PLAIN, kind)).data(),
             "tokens_per_pass": median(sums.per_pass for sums in of_engine),
             "forced_share": median(sums.forced for sums in of_engine),
+            "forced_kept": of_engine[-1].certain,
             "answer_s": Spread.of([sums.answer_s for sums in of_engine]).data(),
         }
         for (name, kind), of_engine in results.items()
@@ -299,6 +327,8 @@ def main() -> None:
     results = measure(engines, asked(file, arguments.max_tokens), arguments.rounds)
     if not arguments.json:
         show(results, list(engines))
+        (kept, tried), (last_kept, last_tried) = results[GRAMMAR, SCHEMA][-1].certain
+        print(f"\nforced tokens kept: {kept} of {tried}; of the last ones of a draft {last_kept} of {last_tried}")
     _report.finish(arguments, {"questions": len(QUESTIONS), "engines": data(results)})
 
 

@@ -1,12 +1,12 @@
 """When does a draft model pay, and when does the text itself guess well enough? Measured in turn, by kind of request.
 
-    python benchmarks/when.py [--per-group 4] [--tokens 128] [--layers 4 10 20] [--gamma 4]
+    python benchmarks/when.py [--per-group 2] [--tokens 96] [--layers 4 10] [--store FILE] [--gamma 4]
 
-The six groups of Spec-Bench, and four edits of a pasted paragraph. Beside plain decoding answer n-gram, suffix and auto
-with as much as pays, and draft models, each with as much as pays and with gamma tokens always. A draft model is the
-target without its last layers, for a smaller trained model is not at hand: what it costs is real, what it guesses is
-worse. So the last columns do without its guesses. They take its cost c and the measured cost of a pass of n rows, and
-say how good a model of that cost would have to be (core/expect.py):
+The six groups of Spec-Bench, and edits of a pasted paragraph. Beside plain decoding answer n-gram and auto (with a
+store, if one is given) with as much as pays, and draft models, each with as much as pays and with gamma tokens always.
+A draft model is the target without its last layers, for a smaller trained model is not at hand: what it costs is real,
+what it guesses is worse. So the last columns do without its guesses. They take its cost c and the measured cost of a
+pass of n rows, and say how good a model of that cost would have to be (core/expect.py):
 
 - break-even: the alpha from which on gamma tokens a pass pay
 - expected: the speed at the alpha that was measured, at the best length
@@ -51,7 +51,7 @@ from outrider.models.chat import ChatTemplate
 from outrider.models.spec import TokenizerData
 
 PLAIN, NGRAM, MODEL = "plain", "ngram", "model:"
-BUILT_IN = (NGRAM, "suffix", "auto")
+BUILT_IN = (NGRAM, "auto")
 EDIT, ALL = "edit", "all"
 MOST_GAMMA = 16  # as Goodput; longer drafts are rarely kept
 ALPHA_STEPS = 200  # in which the least alpha is looked for
@@ -308,7 +308,8 @@ def prepare(arguments: argparse.Namespace) -> tuple[LLM, list[Contender], list[_
     path = sources.resolve(arguments.model)
     llm, file = loading.load(path, drafter="none", threads=arguments.threads), gguf.read(path)
     contenders = [Contender(PLAIN, None)]
-    contenders += [Contender(name, partial(loading.make_drafter, llm, name)) for name in BUILT_IN]
+    stores = {"auto": arguments.store}
+    contenders += [Contender(name, partial(loading.make_drafter, llm, name, stores.get(name))) for name in BUILT_IN]
     for layers in arguments.layers:
         small = NativeBackend(shallow(file, layers), threads=arguments.threads)
         bridge = vocabularies.padded(llm.backend.vocab, small.vocab)
@@ -355,9 +356,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     _report.add_common(parser)
     _prompts.add_options(parser)
-    parser.set_defaults(per_group=4)
-    parser.add_argument("--tokens", type=int, default=128, help="of each answer at most; default 128")
-    parser.add_argument("--layers", type=int, nargs="+", default=[4, 10, 20], help="of the draft models")
+    parser.set_defaults(per_group=2)
+    parser.add_argument("--store", help="a store for auto")
+    parser.add_argument("--tokens", type=int, default=96, help="of each answer at most; default 96")
+    parser.add_argument("--layers", type=int, nargs="+", default=[4, 10], help="of the draft models")
     parser.add_argument("--gamma", type=int, default=4, help="of the draft models that always draft as much; default 4")
     # A drafter that the engine leaves out warns, and is plain decoding from then on: no figure for it.
     warnings.simplefilter("error", RuntimeWarning)
