@@ -81,11 +81,12 @@ def world(
 
 def join(chunks: Sequence[Chunk], samples: Sequence[int]) -> list[Answer]:
     """Chunks by answer, given the number of samples of each request; also checks what every stream must hold."""
-    return [
-        _join(tuple(chunk for chunk in chunks if (chunk.request, chunk.sample) == (index, sample)))
-        for index, count in enumerate(samples)
-        for sample in range(count)
-    ]
+    found: dict[tuple[int, int], list[Chunk]] = {
+        (index, sample): [] for index, count in enumerate(samples) for sample in range(count)
+    }
+    for chunk in chunks:
+        found[chunk.request, chunk.sample].append(chunk)
+    return [_join(tuple(own)) for own in found.values()]
 
 
 def _join(own: tuple[Chunk, ...]) -> Answer:
