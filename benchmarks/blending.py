@@ -1,16 +1,16 @@
 """What each source of drafts is worth, alone and blended: the figures behind drafters/*.py.
 
-    python benchmarks/blending.py --store FILE [--per-group 12] [--tokens 128]
+    python benchmarks/blending.py [--store FILE] [--head FOLDER] [--tokens 128]
 
-The model answers prompts of Spec-Bench once, plainly. All else replays these answers, so nothing here depends on how
-busy the machine is:
+The model answers the questions of `outrider bench` once, plainly; never Spec-Bench's, which is there to measure with.
+All else walks along these answers, so nothing here depends on how busy the machine is:
 
 - a score and what became of it: of the first guess of each source at each token, by score, the share that came true
 - recycled candidates: by rank, the share that was the next token
-- weights: those of drafters/blended.py fitted anew to the answers of every second prompt (stochastic gradient, from
-  nothing), in the form (word, named, unsaid) and the bias
-- tokens a pass on the other prompts, by members and nodes, with the weights as shipped. Runner-up tokens of rejected
-  rows are not replayed, so recycle is a little better than this says.
+- weights: those of drafters/blended.py fitted anew (stochastic gradient, from nothing), in the form (word, named,
+  unsaid) and the bias
+- tokens a pass, by members and nodes, with the weights as shipped. Runner-up tokens of rejected rows are not replayed,
+  so recycle is a little better than this says.
 """
 
 from __future__ import annotations
@@ -19,25 +19,27 @@ import argparse
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
-import _prompts
 import _report
 
 from outrider import _native, loading
 from outrider.api import Sampling
-from outrider.backends.base import Extend, Want
+from outrider.backends.base import Backend, Extend, HeadHost, Want
+from outrider.bench import questions
 from outrider.core import tree
 from outrider.core.step import Budget, Outcome, Tokens, View
 from outrider.core.types import Draft
-from outrider.drafters.blended import BlendedDrafter, Sourced
+from outrider.drafters.base import Drafter
+from outrider.drafters.blended import BlendedDrafter, Looking, Sourced
+from outrider.drafters.head import HeadDrafter
 from outrider.drafters.recycle import FOLLOWERS, RecycleDrafter
 from outrider.drafters.store import StoreDrafter
 from outrider.drafters.storefile import StoreFile
 from outrider.drafters.suffix import SuffixDrafter
 from outrider.errors import OutriderError
 from outrider.llm import LLM
-from outrider.models import gguf, sources
+from outrider.models import headfile
 
 NODES = (2, 4, 7, 12)
 BUCKETS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
@@ -60,10 +62,10 @@ class Written:
     behind: Followers
 
 
-def write(llm: LLM, prompt: _prompts.Prompt, tokens: int) -> Written:
+def write(llm: LLM, group: str, prompt: list[int], tokens: int) -> Written:
     """The plain answer and the runner-up tokens of its rows."""
     backend, eos = llm.backend, llm.tokenizer.eos_ids
-    seq, rows = backend.open(), list(prompt.ids)
+    seq, rows = backend.open(), list(prompt)
     answer: list[int] = []
     behind: list[tuple[int, tuple[int, ...]]] = []
     while len(answer) < tokens and not (answer and answer[-1] in eos):
@@ -74,20 +76,25 @@ def write(llm: LLM, prompt: _prompts.Prompt, tokens: int) -> Written:
         backend.commit([(seq, range(len(rows)))])
         rows = [answer[-1]]
     backend.close(seq)
-    return Written(prompt.group, prompt.ids, answer, tuple(behind))
+    return Written(group, prompt, answer, tuple(behind))
 
 
 class Walk:
-    """A drafter beside known answers: what it drafts at a place, and the steps on from there."""
+    """A drafter beside known answers: what it drafts at a place, and the steps on from there.
 
-    def __init__(self, drafter: BlendedDrafter | Sourced) -> None:
-        self._drafter = drafter
+    backend: reads along where a head needs its states; else None, and much faster.
+    """
+
+    def __init__(self, drafter: Drafter, backend: Backend | None) -> None:
+        self._drafter, self._backend = drafter, backend
 
     def begin(self, written: Written) -> View:
         """The answer's first token comes with the prompt."""
+        self._seq = 0 if self._backend is None else self._backend.open()
         self._tokens = list(written.prompt)
-        self._view = View(0, Tokens(self._tokens), Sampling())
-        self._drafter.begin(0, written.prompt)
+        self._view = View(self._seq, Tokens(self._tokens), Sampling())
+        self._drafter.begin(self._seq, written.prompt)
+        self._read(written.prompt)
         self.draft(Budget(0, 0))
         self.step(written, 0, 1)
         return self._view
@@ -97,18 +104,77 @@ class Walk:
         return draft
 
     def step(self, written: Written, start: int, end: int) -> None:
-        """The answer goes on to `end`."""
+        """The answer goes on to `end`; its last token is never read, as at work."""
         new = tuple(written.answer[start:end])
+        if start:
+            self._read([self._tokens[-1], *new[:-1]])
         self._tokens += new
-        self._drafter.observe([Outcome(0, Draft((), ()), (), new, written.behind[start:end])])
+        self._drafter.observe([Outcome(self._seq, Draft((), ()), (), new, written.behind[start:end])])
 
     def end(self) -> None:
-        self._drafter.end(0)
+        self._drafter.end(self._seq)
+        if self._backend is not None:
+            self._backend.close(self._seq)
+
+    def _read(self, tokens: Sequence[int]) -> None:
+        if self._backend is None:
+            return
+        self._backend.extend([Extend(self._seq, tokens, None, [Want.NONE] * len(tokens))])
+        self._backend.commit([(self._seq, range(len(tokens)))])
 
 
-def calibrated(member: Sourced, written: Sequence[Written]) -> list[list[int]]:
+class Fit:
+    """A drafter made of members, whose weights one answer hands on to the next."""
+
+    def __init__(self, members: Sequence[Sourced]) -> None:
+        each, self.bias = START
+        self.weights: Weights = [each] * len(members)
+        self._members = members
+
+    def learn(self, written: Sequence[Written], backend: Backend | None, rate: float) -> None:
+        """An epoch."""
+        for one in written:
+            walk = Walk(_Together(self._members), backend)
+            view = walk.begin(one)
+            blend = _native.Blend([member.source(view) for member in self._members], self.weights, self.bias, rate)
+            for at in range(1, len(one.answer)):
+                for member in self._members:
+                    if isinstance(member, Looking):
+                        member.look([view], [Budget(FIT_NODES, FIT_DEPTH)])
+                blend.grow(FIT_NODES, FIT_DEPTH, FOLLOWERS, FIT_LEAST)
+                blend.learn(one.answer[at : at + AHEAD])
+                walk.step(one, at, at + 1)
+            walk.end()
+            self.weights, self.bias = blend.weights, blend.bias
+
+
+class _Together:
+    """Members that hear of everything and draft nothing."""
+
+    name = "together"
+
+    def __init__(self, members: Sequence[Sourced]) -> None:
+        self._members = members
+
+    def begin(self, seq: int, prompt: Sequence[int]) -> None:
+        for member in self._members:
+            member.begin(seq, prompt)
+
+    def propose(self, views: Sequence[View], budgets: Sequence[Budget]) -> list[Draft]:
+        return [Draft((), ()) for _ in views]
+
+    def observe(self, outcomes: Sequence[Outcome]) -> None:
+        for member in self._members:
+            member.observe(outcomes)
+
+    def end(self, seq: int) -> None:
+        for member in self._members:
+            member.end(seq)
+
+
+def calibrated(member: Sourced, written: Sequence[Written], backend: Backend | None) -> list[list[int]]:
     """By score bucket: first guesses, and those that came true."""
-    walk, found = Walk(member), [[0, 0] for _ in BUCKETS]
+    walk, found = Walk(member, backend), [[0, 0] for _ in BUCKETS]
     for one in written:
         walk.begin(one)
         for at in range(1, len(one.answer)):
@@ -135,32 +201,17 @@ def ranks(written: Sequence[Written]) -> list[float]:
     return [k / max(t, 1) for k, t in zip(kept, tried, strict=True)]
 
 
-def fitted(members: Sequence[Sourced], written: Sequence[Written]) -> tuple[Weights, float]:
-    """Weights and bias after all epochs; every answer goes on from the weights of the one before."""
-    each, bias = START
-    weights = [each] * len(members)
+def fitted(members: Sequence[Sourced], written: Sequence[Written], backend: Backend | None) -> tuple[Weights, float]:
+    """Weights and bias after all epochs."""
+    fit = Fit(members)
     for rate in RATES:
-        for one in written:
-            view = View(0, Tokens([*one.prompt, one.answer[0]]), Sampling())
-            for member in members:
-                member.begin(0, one.prompt)
-            blend = _native.Blend([member.source(view) for member in members], weights, bias, rate)
-            for at in range(len(one.answer)):
-                if at:
-                    blend.grow(FIT_NODES, FIT_DEPTH, FOLLOWERS, FIT_LEAST)
-                    blend.learn(one.answer[at : at + AHEAD])
-                outcome = Outcome(0, Draft((), ()), (), (one.answer[at],), one.behind[at : at + 1])
-                for member in members:
-                    member.observe([outcome])
-            for member in members:
-                member.end(0)
-            weights, bias = blend.weights, blend.bias
-    return weights, bias
+        fit.learn(written, backend, rate)
+    return fit.weights, fit.bias
 
 
-def replayed(drafter: BlendedDrafter, written: Sequence[Written], nodes: int) -> dict[str, float]:
+def replayed(drafter: Drafter, written: Sequence[Written], nodes: int, backend: Backend | None) -> dict[str, float]:
     """Tokens a pass, of all answers and by group."""
-    walk, sums = Walk(drafter), {"all": [0, 0]}
+    walk, sums = Walk(drafter, backend), {"all": [0, 0]}
     for one in written:
         walk.begin(one)
         at, group = 1, sums.setdefault(one.group, [0, 0])
@@ -177,32 +228,41 @@ def replayed(drafter: BlendedDrafter, written: Sequence[Written], nodes: int) ->
 
 def run(arguments: argparse.Namespace) -> None:
     """Write, replay and print."""
-    path = sources.resolve(arguments.model)
-    llm, store = loading.load(path, "none", threads=arguments.threads), StoreFile(arguments.store)
-    prompts = _prompts.prompts(arguments.questions, arguments.per_group, gguf.read(path).tokenizer)
-    written = [write(llm, prompt, arguments.tokens) for prompt in prompts]
-    fit, test = written[1::2], written[::2]
+    llm = loading.load(arguments.model, "none", threads=arguments.threads)
+    backend = llm.backend
+    store = None if arguments.store is None else StoreFile(arguments.store)
+    head = None if arguments.head is None else cast(HeadHost, backend).attach(headfile.read(arguments.head))
+    asked = questions.load(None)
+    written = [write(llm, one.task, llm.encode(one.turns[0]), arguments.tokens) for one in asked]
 
-    def members(names: str) -> list[Sourced]:
-        made: dict[str, Sourced] = {
-            "suffix": SuffixDrafter(),
-            "store": StoreDrafter(store),
-            "recycle": RecycleDrafter(llm.backend.vocab),
-        }
-        return [made[name] for name in names.split(", ")]
+    def member(name: str) -> Sourced:
+        if name == "store":
+            assert store is not None
+            return StoreDrafter(store)
+        if name == "head":
+            assert head is not None
+            return HeadDrafter(head)
+        return SuffixDrafter() if name == "suffix" else RecycleDrafter(backend.vocab)
 
-    alone = {name: calibrated(members(name)[0], written) for name in ("suffix", "store", "recycle")}
-    groups = ("suffix", "suffix, recycle", "suffix, store", "suffix, store, recycle")
-    weights = {names: fitted(members(names), fit) for names in groups}
+    there = ["suffix", *(["store"] if store else []), *(["head"] if head else [])]
+    sets = [there[: count + 1] for count in range(len(there))] + [["suffix", "recycle"]]
+
+    def along(names: Sequence[str]) -> Backend | None:
+        return backend if "head" in names else None
+
+    alone = {name: calibrated(member(name), written, along([name])) for name in (*there, "recycle")}
+    weights = {", ".join(names): fitted([member(name) for name in names], written, along(names)) for names in sets}
     taus = {
-        f"{names}: {nodes}": replayed(BlendedDrafter(members(names)), test, nodes)
-        for names in groups
+        f"{', '.join(names)}: {nodes}": replayed(
+            BlendedDrafter([member(name) for name in names]), written, nodes, along(names)
+        )
+        for names in sets
         for nodes in NODES
     }
     if not arguments.json:
         show(alone, ranks(written), weights, taus)
     data = {"alone": alone, "ranks": ranks(written), "weights": weights, "tokens_per_pass": taus}
-    _report.finish(arguments, {"store_tokens": store.tokens, "answers": len(written), **data})
+    _report.finish(arguments, {"answers": len(written), **data})
 
 
 def show(
@@ -230,9 +290,8 @@ def main() -> None:
     parser.add_argument("--model", help="a source as for `outrider run --model`; default: the default model")
     parser.add_argument("--threads", type=int, help="default: all cores this process may use")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
-    _prompts.add_options(parser)
-    parser.set_defaults(per_group=12)
-    parser.add_argument("--store", required=True, help="a store of the model's tokenizer (outrider store build)")
+    parser.add_argument("--store", help="a store of the model's own text (outrider train --kind store)")
+    parser.add_argument("--head", help="a folder with a drafting head for the model (outrider train)")
     parser.add_argument("--tokens", type=int, default=128, help="of each answer; default 128")
     arguments = parser.parse_args()
     _report.begin(arguments)
