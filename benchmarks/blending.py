@@ -18,25 +18,23 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import _prompts
 import _report
+from _replay import Walk, Written, write
 
 from outrider import _native, loading
 from outrider.api import Sampling
-from outrider.backends.base import Extend, Want
 from outrider.core import tree
 from outrider.core.step import Budget, Outcome, Tokens, View
-from outrider.core.types import Draft
+from outrider.core.types import EMPTY
 from outrider.drafters.blended import BlendedDrafter, Sourced
 from outrider.drafters.recycle import FOLLOWERS, RecycleDrafter
 from outrider.drafters.store import StoreDrafter
 from outrider.drafters.storefile import StoreFile
 from outrider.drafters.suffix import SuffixDrafter
 from outrider.errors import OutriderError
-from outrider.llm import LLM
 from outrider.models import gguf, sources
 
 NODES = (2, 4, 7, 12)
@@ -46,64 +44,7 @@ START = (0.5, 0.0, 0.0), -0.5
 FIT_NODES, FIT_DEPTH, FIT_LEAST = 16, 8, 0.02
 AHEAD = 5  # tokens of the answer that a draft is judged by in the fit
 
-Followers: TypeAlias = tuple[tuple[int, tuple[int, ...]], ...]
 Weights: TypeAlias = list[tuple[float, float, float]]
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """A plain answer. behind[i]: the token before answer[i] and the likeliest tokens there."""
-
-    group: str
-    prompt: list[int]
-    answer: list[int]
-    behind: Followers
-
-
-def write(llm: LLM, prompt: _prompts.Prompt, tokens: int) -> Written:
-    """The plain answer and the runner-up tokens of its rows."""
-    backend, eos = llm.backend, llm.tokenizer.eos_ids
-    seq, rows = backend.open(), list(prompt.ids)
-    answer: list[int] = []
-    behind: list[tuple[int, tuple[int, ...]]] = []
-    while len(answer) < tokens and not (answer and answer[-1] in eos):
-        want = [Want.NONE] * (len(rows) - 1) + [Want.TOKEN]
-        scores = backend.extend([Extend(seq, rows, None, want)])
-        answer.append(scores.token(0, len(rows) - 1))
-        behind.append((rows[-1], tuple(scores.top(0, len(rows) - 1, FOLLOWERS))))
-        backend.commit([(seq, range(len(rows)))])
-        rows = [answer[-1]]
-    backend.close(seq)
-    return Written(prompt.group, prompt.ids, answer, tuple(behind))
-
-
-class Walk:
-    """A drafter beside known answers: what it drafts at a place, and the steps on from there."""
-
-    def __init__(self, drafter: BlendedDrafter | Sourced) -> None:
-        self._drafter = drafter
-
-    def begin(self, written: Written) -> View:
-        """The answer's first token comes with the prompt."""
-        self._tokens = list(written.prompt)
-        self._view = View(0, Tokens(self._tokens), Sampling())
-        self._drafter.begin(0, written.prompt)
-        self.draft(Budget(0, 0))
-        self.step(written, 0, 1)
-        return self._view
-
-    def draft(self, budget: Budget) -> Draft:
-        (draft,) = self._drafter.propose([self._view], [budget])
-        return draft
-
-    def step(self, written: Written, start: int, end: int) -> None:
-        """The answer goes on to `end`."""
-        new = tuple(written.answer[start:end])
-        self._tokens += new
-        self._drafter.observe([Outcome(0, Draft((), ()), (), new, written.behind[start:end])])
-
-    def end(self) -> None:
-        self._drafter.end(0)
 
 
 def calibrated(member: Sourced, written: Sequence[Written]) -> list[list[int]]:
@@ -149,7 +90,7 @@ def fitted(members: Sequence[Sourced], written: Sequence[Written]) -> tuple[Weig
                 if at:
                     blend.grow(FIT_NODES, FIT_DEPTH, FOLLOWERS, FIT_LEAST)
                     blend.learn(one.answer[at : at + AHEAD])
-                outcome = Outcome(0, Draft((), ()), (), (one.answer[at],), one.behind[at : at + 1])
+                outcome = Outcome(0, EMPTY, (), (one.answer[at],), one.behind[at : at + 1])
                 for member in members:
                     member.observe([outcome])
             for member in members:
