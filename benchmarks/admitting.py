@@ -1,0 +1,212 @@
+"""How much the policy drafts, against the truth: known answers, known costs, and what would have been best.
+
+    python benchmarks/admitting.py [--store FILE] [--drafter auto] [--ratios 1 1.07 1.14 ...] [--per-group 8]
+
+The model answers prompts of Spec-Bench once, plainly; all else replays these answers with a drafter, under a clock of
+which every pass of n rows takes T(n): as measured by a quick profile, or 1 ms times --ratios. What drafting takes is
+--draft-us and --node-us, what else a step takes --other-us. So the figures are exact, but for T itself.
+
+- fixed: that many nodes always
+- by score: the prefix of each draft with the highest goodput, the drafter's scores taken for chances
+- goodput: the policy as it is, from a prior of T; with the measured T; and a fresh one for each answer, of which the
+  first tokens are learning
+- oracle: drafts exactly what will be kept of the same drafts; nobody can do better with this drafter
+
+Runner-up tokens of rejected rows are not replayed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+
+import _prompts
+import _report
+from _replay import Walk, Written, write
+
+from outrider import loading
+from outrider.core import tree
+from outrider.core.step import Budget, Load, Outcome, StepTime, View
+from outrider.core.types import EMPTY, Draft
+from outrider.cost import profile
+from outrider.cost.model import FittedCost, StepCost, fit
+from outrider.drafters.base import Drafter
+from outrider.errors import OutriderError, UsageError
+from outrider.models import gguf, sources
+from outrider.policy.base import Policy
+from outrider.policy.fixed import Fixed
+from outrider.policy.goodput import MOST_NODES, Goodput
+
+ALONE = Load(1, 1)
+FIXED = (1, 2, 3, 4, 5, 6, 7, 8, 12)
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """Seconds of a step's parts."""
+
+    cost: StepCost
+    draft_s: float
+    node_s: float
+    other_s: float
+
+    def step(self, asked: bool, drafted: int, rows: int, context: int) -> StepTime:
+        target_s = self.cost.seconds(1, rows, context)
+        draft_s = self.draft_s + self.node_s * drafted if asked else 0.0
+        return StepTime(target_s + draft_s + self.other_s, draft_s, target_s)
+
+
+@dataclass(slots=True)
+class Sum:
+    """What some answers took."""
+
+    tokens: int = 0
+    passes: int = 0
+    nodes: int = 0
+    seconds: float = 0.0
+    plain_s: float = 0.0
+
+    def cell(self) -> str:
+        return f"{self.tokens / self.passes:.2f} {self.plain_s / self.seconds:.2f}x"
+
+
+class ByScore:
+    """Asks for all there is and takes scores for chances."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
+    def budgets(self, views: Sequence[View], load: Load) -> list[Budget]:
+        return [Budget(MOST_NODES, MOST_NODES)] * len(views)
+
+    def admit(self, views: Sequence[View], drafts: Sequence[Draft], load: Load) -> list[Draft]:
+        return [self._best(draft, len(view.tokens)) for view, draft in zip(views, drafts, strict=True)]
+
+    def observe(self, outcomes: Sequence[Outcome], time_: StepTime) -> None:
+        """Nothing to learn: it believes."""
+
+    def _best(self, draft: Draft, context: int) -> Draft:
+        kept: list[float] = []
+        for parent, score in zip(draft.parents, draft.score or (), strict=True):
+            kept.append(score * (kept[parent] if parent >= 0 else 1.0))
+        order = sorted(range(len(kept)), key=kept.__getitem__, reverse=True)
+        best, tokens, highest = 0, 1.0, 1.0 / self._clock.step(True, len(draft), 1, context).total_s
+        for count, node in enumerate(order, 1):
+            tokens += kept[node]
+            goodput = tokens / self._clock.step(True, len(draft), 1 + count, context).total_s
+            if goodput > highest:
+                best, highest = count, goodput
+        return tree.keep(draft, sorted(order[:best]))
+
+
+def replay(
+    drafter: Drafter, make: Callable[[], Policy], fresh: bool, oracle: bool, written: Sequence[Written], clock: Clock
+) -> dict[str, Sum]:
+    """All answers in turn; fresh: with a new policy for each. The first token comes with the prompt."""
+    walk, policy, sums = Walk(drafter), make(), {"all": Sum()}
+    for one in written:
+        policy = make() if fresh else policy
+        view, at = walk.begin(one), 1
+        while at < len(one.answer):
+            (budget,) = policy.budgets([view], ALONE)
+            asked = min(budget.nodes, budget.depth, len(one.answer) - at) > 0
+            draft = walk.draft(Budget(budget.nodes, min(budget.depth, len(one.answer) - at))) if asked else EMPTY
+            drafted = len(draft)
+            if draft.tokens:
+                (draft,) = policy.admit([view], [draft], ALONE)
+            path = tree.follow(draft, one.answer[at:])
+            if oracle:
+                draft, path = tree.keep(draft, path), tuple(range(len(path)))
+            end = min(at + len(path) + 1, len(one.answer))
+            step = clock.step(asked, drafted, 1 + len(draft), len(view.tokens))
+            plain_s = (end - at) * clock.step(False, 0, 1, len(view.tokens)).total_s
+            walk.step(one, at, end)
+            policy.observe([Outcome(0, draft, path[: end - at], tuple(one.answer[at:end]))], step)
+            for total in (sums["all"], sums.setdefault(one.group, Sum())):
+                total.tokens += end - at
+                total.passes += 1
+                total.nodes += len(draft)
+                total.seconds += step.total_s
+                total.plain_s += plain_s
+            at = end
+        walk.end()
+    return sums
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Write, replay and print."""
+    path = sources.resolve(arguments.model)
+    llm = loading.load(path, "none", threads=arguments.threads)
+    if arguments.ratios:
+        cost: StepCost = FittedCost(
+            range(1, len(arguments.ratios) + 1), [1e-3 * ratio for ratio in arguments.ratios], 0.0, 0.0, 0.0
+        )
+    else:
+        date = datetime.now(UTC).isoformat(timespec="seconds")
+        cost = fit(profile.measure(llm.backend, profile.QUICK, time.perf_counter, date).passes)
+    unit_s = cost.seconds(1, 1, 256)
+    share = unit_s / 3.6e-3 if arguments.ratios else 1.0
+    clock = Clock(cost, *(1e-6 * share * us for us in (arguments.draft_us, arguments.node_us, arguments.other_us)))
+    prompts = _prompts.prompts(arguments.questions, arguments.per_group, gguf.read(path).tokenizer)
+    written = [write(llm, prompt, arguments.tokens) for prompt in prompts]
+    makers: dict[str, tuple[Callable[[], Policy], bool, bool]] = {
+        **{f"fixed {nodes}": (partial(Fixed, nodes), False, False) for nodes in FIXED},
+        "by score": (partial(ByScore, clock), False, False),
+        "goodput": (Goodput, False, False),
+        "goodput, T measured": (partial(Goodput, cost), False, False),
+        "goodput, fresh": (Goodput, True, False),
+        "oracle": (partial(Fixed, MOST_NODES), False, True),
+    }
+    found = {
+        name: replay(loading.make_drafter(llm, arguments.drafter, arguments.store), *how, written, clock)
+        for name, how in makers.items()
+    }
+    if not arguments.json:
+        print("T(n)    " + ", ".join(f"{n}: {cost.seconds(1, n, 256) / unit_s:.2f}" for n in range(1, 18)))
+        rows = [
+            [name, f"{sums['all'].nodes / sums['all'].passes:.2f}", *(total.cell() for total in sums.values())]
+            for name, sums in found.items()
+        ]
+        _report.table(["tokens a pass, speed", "nodes", *next(iter(found.values()))], rows)
+    data = {
+        name: {
+            group: {"tokens_per_pass": total.tokens / total.passes, "speed": total.plain_s / total.seconds}
+            for group, total in sums.items()
+        }
+        for name, sums in found.items()
+    }
+    _report.finish(arguments, {"answers": len(written), "results": data})
+
+
+def main() -> None:
+    """Read the options and run."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", help="a source as for `outrider run --model`; default: the default model")
+    parser.add_argument("--threads", type=int, help="default: all cores this process may use")
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
+    _prompts.add_options(parser)
+    parser.set_defaults(per_group=8)
+    parser.add_argument("--drafter", default="auto", help="default auto")
+    parser.add_argument("--store", help="a store of the model's tokenizer (outrider store build)")
+    parser.add_argument("--ratios", type=float, nargs="+", help="T(1), T(2), ... of a pass, in its T(1)")
+    parser.add_argument("--draft-us", type=float, default=60.0, help="microseconds of asking, at T(1) = 3.6 ms")
+    parser.add_argument("--node-us", type=float, default=2.0, help="of each node drafted")
+    parser.add_argument("--other-us", type=float, default=60.0, help="of the engine")
+    parser.add_argument("--tokens", type=int, default=128, help="of each answer; default 128")
+    arguments = parser.parse_args()
+    if arguments.ratios and (len(arguments.ratios) < 2 or min(arguments.ratios) <= 0.0):
+        raise UsageError(f"--ratios is {arguments.ratios}; give at least T(1) and T(2), above 0")
+    _report.begin(arguments)
+    run(arguments)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except OutriderError as error:
+        sys.exit(str(error))
