@@ -1,8 +1,9 @@
 """What each source of drafts is worth, alone and blended: the figures behind drafters/*.py.
 
-    python benchmarks/blending.py [--store FILE] [--head FOLDER] [--tokens 128]
+    python benchmarks/blending.py [--store FILE] [--head FOLDER] [--data FILE] [--tokens 128]
 
-The model answers the questions of `outrider bench` once, plainly; never Spec-Bench's, which is there to measure with.
+The model answers the questions of `outrider bench`, and others of its own, once, plainly; never Spec-Bench's, which is
+there to measure with.
 All else walks along these answers, so nothing here depends on how busy the machine is:
 
 - a score and what became of it: of the first guess of each source at each token, by score, the share that came true
@@ -16,8 +17,10 @@ All else walks along these answers, so nothing here depends on how busy the mach
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TypeAlias, cast
 
 import _prompts
@@ -159,8 +162,14 @@ def run(arguments: argparse.Namespace) -> None:
     backend = llm.backend
     store = None if arguments.store is None else StoreFile(arguments.store)
     head = None if arguments.head is None else cast(HeadHost, backend).attach(headfile.read(arguments.head))
-    asked = questions.load(None)
-    written = [write(llm, _prompts.Prompt(one.task, llm.encode(one.turns[0])), arguments.tokens) for one in asked]
+    asked = [_prompts.Prompt(one.task, llm.encode(one.turns[0])) for one in questions.load(None)]
+    if arguments.data is not None:
+        lines = [json.loads(line) for line in arguments.data.read_text("utf-8").splitlines()]
+        asked += [
+            _prompts.Prompt("own", llm.encode(llm.tokenizer.decode(line["prompt"], skip_special=False)))
+            for line in lines
+        ]
+    written = [write(llm, prompt, arguments.tokens) for prompt in asked]
 
     def member(name: str) -> Sourced:
         if name == "store":
@@ -218,6 +227,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, help="default: all cores this process may use")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
     parser.add_argument("--store", help="a store of the model's own text (outrider train --kind store)")
+    parser.add_argument("--data", type=Path, help="questions of a data.jsonl (outrider train) that store and head lack")
     parser.add_argument("--head", help="a folder with a drafting head for the model (outrider train)")
     parser.add_argument("--tokens", type=int, default=128, help="of each answer; default 128")
     arguments = parser.parse_args()

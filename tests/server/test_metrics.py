@@ -30,7 +30,7 @@ def test_metrics() -> None:
         site.client.get("/no/such/place")
         found = samples(site)
     assert before["outrider_completion_tokens_total"] == 0
-    assert found["outrider_completion_tokens_total"] == 9
+    assert found["outrider_completion_tokens_total"] == usage["completion_tokens"] > 0
     assert found["outrider_prompt_tokens_total"] == usage["prompt_tokens"]
     chat = "outcome={},route=/v1/chat/completions,status={}"
     assert found[f"outrider_http_requests_total{{{chat.format('done', 200)}}}"] == 1

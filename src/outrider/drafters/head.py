@@ -38,7 +38,7 @@ class HeadDrafter:
     A sequence of which the head has not seen every state gets no drafts. Raises what the backend raises.
     """
 
-    weight = (1.0, 2.1, -1.0)  # fitted (drafters.blended)
+    weight = (1.0, 2.1, -1.0)  # to begin with (drafters.blended)
 
     def __init__(self, head: Head, rule: Rule = COUPLED, *, trees: bool = True, name: str = "head") -> None:
         self.name = name

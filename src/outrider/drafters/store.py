@@ -40,7 +40,7 @@ class StoreDrafter:
     """
 
     name = "store"
-    weight = (0.37, 0.45, -0.6)  # fitted (drafters.blended)
+    weight = (0.37, 0.45, -0.6)  # to begin with (drafters.blended)
 
     def __init__(
         self,

@@ -44,7 +44,7 @@ class SuffixDrafter:
     """
 
     name = "suffix"
-    weight = (1.15, 2.45, -2.1)  # fitted (drafters.blended)
+    weight = (1.15, 2.45, -2.1)  # to begin with (drafters.blended)
 
     def __init__(
         self,

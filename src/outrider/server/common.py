@@ -24,21 +24,9 @@ REMEDIES = {
 # Fields that an engine's own sentences may begin with.
 PARAMS = frozenset(
     {
-        *(
-            "temperature",
-            "top_k",
-            "top_p",
-            "min_p",
-            "logit_bias",
-            "stop",
-            "seed",
-            "n",
-            "logprobs",
-            "max_tokens",
-            "min_tokens",
-        ),
-        *("frequency_penalty", "presence_penalty", "repetition_penalty", "max_draft", "prediction"),
-        *("max_tokens", "min_tokens"),
+        *("prompt", "stop", "seed", "n", "logprobs", "max_tokens", "min_tokens", "max_draft", "prediction"),
+        *("temperature", "top_k", "top_p", "min_p", "logit_bias"),
+        *("frequency_penalty", "presence_penalty", "repetition_penalty"),
     }
 )
 
