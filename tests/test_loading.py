@@ -169,7 +169,7 @@ def test_what_ships_for_a_model_is_used_by_itself(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(shipped, "FOLDER", tmp_path / "shipped")
     monkeypatch.setenv("OUTRIDER_CACHE", str(tmp_path / "cache"))
 
-    def names(**given: str) -> str:
+    def names(**given: Any) -> str:
         generator = outrider.load(path, threads=1, **given).generator
         return str(cast(Any, generator)._drafting._drafter.name)
 
