@@ -17,7 +17,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TypeAlias
 
 import _prompts
@@ -76,11 +77,15 @@ def ranks(written: Sequence[Written]) -> list[float]:
     return [k / max(t, 1) for k, t in zip(kept, tried, strict=True)]
 
 
-def fitted(members: Sequence[Sourced], written: Sequence[Written]) -> tuple[Weights, float]:
-    """Weights and bias after all epochs; every answer goes on from the weights of the one before."""
+def fitted(make: Callable[[], Sequence[Sourced]], written: Sequence[Written]) -> tuple[Weights, float]:
+    """Weights and bias after all epochs; every answer goes on from the weights of the one before.
+
+    Members are fresh in each epoch: a memory that has met the answers would know them.
+    """
     each, bias = START
-    weights = [each] * len(members)
+    weights = [each] * len(make())
     for rate in RATES:
+        members = make()
         for one in written:
             view = View(0, Tokens([*one.prompt, one.answer[0]]), Sampling())
             for member in members:
@@ -134,7 +139,7 @@ def run(arguments: argparse.Namespace) -> None:
 
     alone = {name: calibrated(members(name)[0], written) for name in ("suffix", "store", "recycle")}
     groups = ("suffix", "suffix, recycle", "suffix, store", "suffix, store, recycle")
-    weights = {names: fitted(members(names), fit) for names in groups}
+    weights = {names: fitted(partial(members, names), fit) for names in groups}
     taus = {
         f"{names}: {nodes}": replayed(BlendedDrafter(members(names)), test, nodes)
         for names in groups

@@ -267,6 +267,7 @@ def test_drafting_pauses_where_the_context_ends() -> None:
     text = Text(one, PROMPT)
     lengths = []
     with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
         for _ in range(12):
             draft = text.ask(4)
             lengths.append(len(draft))
