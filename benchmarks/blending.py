@@ -19,7 +19,8 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TypeAlias, cast
 
@@ -54,21 +55,22 @@ Weights: TypeAlias = list[tuple[float, float, float]]
 
 
 class Fit:
-    """A drafter made of members, whose weights one answer hands on to the next."""
+    """Weights that one answer hands on to the next."""
 
-    def __init__(self, members: Sequence[Sourced]) -> None:
+    def __init__(self, members: int) -> None:
         each, self.bias = START
-        self.weights: Weights = [each] * len(members)
-        self._members = members
+        self.weights: Weights = [each] * members
 
-    def learn(self, written: Sequence[Written], backend: Backend | None, rate: float) -> None:
-        """An epoch."""
+    def learn(
+        self, members: Sequence[Sourced], written: Sequence[Written], backend: Backend | None, rate: float
+    ) -> None:
+        """An epoch, with members that know nothing yet: what they remember of these answers would be believed."""
         for one in written:
-            walk = Walk(_Together(self._members), backend)
+            walk = Walk(_Together(members), backend)
             view = walk.begin(one)
-            blend = _native.Blend([member.source(view) for member in self._members], self.weights, self.bias, rate)
+            blend = _native.Blend([member.source(view) for member in members], self.weights, self.bias, rate)
             for at in range(1, len(one.answer)):
-                for member in self._members:
+                for member in members:
                     if isinstance(member, Looking):
                         member.look([view], [Budget(FIT_NODES, FIT_DEPTH)])
                 blend.grow(FIT_NODES, FIT_DEPTH, FOLLOWERS, FIT_LEAST)
@@ -131,12 +133,12 @@ def ranks(written: Sequence[Written]) -> list[float]:
     return [k / max(t, 1) for k, t in zip(kept, tried, strict=True)]
 
 
-def fitted(members: Sequence[Sourced], written: Sequence[Written], backend: Backend | None) -> tuple[Weights, float]:
-    """Weights and bias after all epochs."""
-    fit = Fit(members)
+def fitted(make: Callable[[], Sequence[Sourced]], written: Sequence[Written], backend: Backend | None) -> Fit:
+    """The weights after all epochs."""
+    fit = Fit(len(make()))
     for rate in RATES:
-        fit.learn(written, backend, rate)
-    return fit.weights, fit.bias
+        fit.learn(make(), written, backend, rate)
+    return fit
 
 
 def replayed(drafter: Drafter, written: Sequence[Written], nodes: int, backend: Backend | None) -> dict[str, float]:
@@ -183,15 +185,19 @@ def run(arguments: argparse.Namespace) -> None:
     there = ["suffix", *(["store"] if store else []), *(["head"] if head else [])]
     sets = [there[: count + 1] for count in range(len(there))] + [["suffix", "recycle"]]
 
+    def members(names: Sequence[str]) -> list[Sourced]:
+        return [member(name) for name in names]
+
     def along(names: Sequence[str]) -> Backend | None:
         return backend if "head" in names else None
 
     alone = {name: calibrated(member(name), written, along([name])) for name in (*there, "recycle")}
-    weights = {", ".join(names): fitted([member(name) for name in names], written, along(names)) for names in sets}
+    weights: dict[str, tuple[Weights, float]] = {}
+    for names in sets:
+        fit = fitted(partial(members, names), written, along(names))
+        weights[", ".join(names)] = fit.weights, fit.bias
     taus = {
-        f"{', '.join(names)}: {nodes}": replayed(
-            BlendedDrafter([member(name) for name in names]), written, nodes, along(names)
-        )
+        f"{', '.join(names)}: {nodes}": replayed(BlendedDrafter(members(names)), written, nodes, along(names))
         for names in sets
         for nodes in NODES
     }

