@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from outrider.engine import drafting
 from outrider.models import sources
 
 SPECBENCH = "OUTRIDER_SPECBENCH"
@@ -18,6 +20,14 @@ def pytest_configure() -> None:
     if worker:
         cores = sorted(os.sched_getaffinity(0))
         os.sched_setaffinity(0, {cores[int(worker) % len(cores)]})
+
+
+@pytest.fixture(autouse=True, scope="session")
+def patience() -> Iterator[None]:
+    """A drafter that is late is left out, by the clock on the wall: on a busy machine that could be any."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(drafting, "_PATIENCE_S", 60.0)
+        yield
 
 
 @pytest.fixture(scope="session")
