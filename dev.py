@@ -296,7 +296,7 @@ def verb_check(arguments: list[str]) -> int:
 
 def suites(arguments: list[str]) -> list[list[str]]:
     """pytest with these arguments; without, once for what runs side by side and once for what takes all cores."""
-    pytest, alone = [MAIN.python, "-m", "pytest"], [f"tests/{name}" for name in ("model", "oracle", "native")]
+    pytest, alone = [MAIN.python, "-m", "pytest"], [f"tests/{name}" for name in ("native", "model", "oracle")]
     side_by_side = [*pytest, "-n", "auto", "--dist", "loadfile", "tests", *(f"--ignore={name}" for name in alone)]
     return [[*pytest, *arguments]] if arguments else [side_by_side, [*pytest, *alone]]
 

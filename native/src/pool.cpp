@@ -87,7 +87,12 @@ struct Pool::Crew {
       wait_change(region, last_region, kRegionSpin);
       last_region = region.load(std::memory_order_acquire);
       const int n = last_region & kThreadMask;
-      if (index >= n) continue;
+      if (index >= n) {
+        // Waits apart: woken for every region, workers that are in none would take the cores from those that are.
+        for (int most = wanted.load(std::memory_order_acquire); most <= index; most = wanted.load(std::memory_order_acquire))
+          wanted.wait(most, std::memory_order_acquire);
+        continue;
+      }
       {
         FloatMode mode;
         (*work)(index, n);
@@ -113,6 +118,9 @@ struct Pool::Crew {
   // A count of regions above the threads of the current one: who reads the count reads the threads that belong to it,
   // so a worker that wakes late can never take part in a region that it is not in, or in one twice.
   alignas(64) std::atomic<int> region{0};
+  // Threads of the current or next region. It rises before the region begins, and that region does not end without
+  // those whom it woke, so nobody who waits here can miss one.
+  alignas(64) std::atomic<int> wanted{0};
   alignas(64) std::atomic<int> arrived{0};
   alignas(64) std::atomic<int> phase{0};
   const std::function<void(int, int)>* work = nullptr;
@@ -138,6 +146,7 @@ void Pool::run(int threads, const std::function<void(int, int)>& work) {
     crew.workers.emplace_back([keep = crew_, index, now] { keep->enter(index, now); });
     crew.workers.back().detach();
   }
+  if (crew.wanted.exchange(threads, std::memory_order_acq_rel) < threads) crew.wanted.notify_all();
   crew.work = &work;
   const unsigned count = static_cast<unsigned>(crew.region.load(std::memory_order_relaxed)) >> kThreadBits;
   crew.region.store(static_cast<int>((count + 1) << kThreadBits | static_cast<unsigned>(threads)), std::memory_order_seq_cst);

@@ -9,6 +9,7 @@ import platform
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -163,6 +164,41 @@ def script(text: str, model: Path) -> str:
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
+
+
+def test_workers_that_a_pass_does_not_need_sleep_through_it(model: Maker) -> None:
+    """After a pass of many threads, those of few wake nobody else: each wake would take a core from who computes."""
+    many, few = (NativeBackend(model("plain"), threads=threads) for threads in (9, 2))
+    models.fresh(many, [1, 2, 3])
+    models.fresh(few, [1, 2, 3])
+    before = _settled(switches)
+    assert len(before) >= 9
+    for _ in range(30):
+        models.fresh(few, [1, 2, 3])
+    after = switches()
+    awake = [task for task, count in before.items() if after.get(task) != count]
+    assert len(awake) <= 2  # this thread and the one beside it
+
+
+def switches() -> dict[str, str]:
+    """How often each thread of this process went to sleep or was put off its core, by its number."""
+    found = {}
+    for status in Path("/proc/self/task").glob("*/status"):
+        lines = status.read_text().splitlines()
+        found[status.parent.name] = " ".join(line.split()[1] for line in lines if "ctxt_switches" in line)
+    return found
+
+
+def _settled(read: Callable[[], dict[str, str]]) -> dict[str, str]:
+    """What is read once it stays the same for a while, but for this thread's own."""
+    own = str(threading.get_native_id())
+    last = read()
+    while True:
+        time.sleep(0.1)
+        now = read()
+        if {**now, own: ""} == {**last, own: ""}:
+            return now
+        last = now
 
 
 def test_a_forked_child_computes(model: Maker) -> None:

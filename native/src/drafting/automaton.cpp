@@ -1,3 +1,4 @@
+// A suffix automaton that grows token by token: who follows each of its strings, how often and how lately.
 #include <algorithm>
 
 #include "outrider/drafting.h"

@@ -1,3 +1,4 @@
+// Trees grown best first, from one source or from several whose words a mixer weighs.
 #include "outrider/growing.h"
 
 #include <algorithm>
