@@ -69,12 +69,17 @@ def _cpu() -> str:
     return names[0] if names else platform.processor() or platform.machine()
 
 
-def add_common(parser: argparse.ArgumentParser, rounds: int = LEAST_ROUNDS) -> None:
-    """The options that all scripts have."""
+def add_model(parser: argparse.ArgumentParser) -> None:
+    """The options of all scripts that load a model."""
     parser.add_argument("--model", help="a source as for `outrider run --model`; default: the default model")
     parser.add_argument("--threads", type=int, help="default: all cores this process may use")
-    parser.add_argument("--rounds", type=int, default=rounds, help=f"default {rounds}; quote nothing below 5")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
+
+
+def add_common(parser: argparse.ArgumentParser, rounds: int = LEAST_ROUNDS) -> None:
+    """And of those that measure time, in rounds."""
+    add_model(parser)
+    parser.add_argument("--rounds", type=int, default=rounds, help=f"default {rounds}; quote nothing below 5")
 
 
 def begin(arguments: argparse.Namespace) -> None:

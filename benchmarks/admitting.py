@@ -186,9 +186,7 @@ def run(arguments: argparse.Namespace) -> None:
 def main() -> None:
     """Read the options and run."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", help="a source as for `outrider run --model`; default: the default model")
-    parser.add_argument("--threads", type=int, help="default: all cores this process may use")
-    parser.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
+    _report.add_model(parser)
     _prompts.add_options(parser)
     parser.set_defaults(per_group=8)
     parser.add_argument("--drafter", default="auto", help="default auto")

@@ -229,9 +229,7 @@ def show(
 def main() -> None:
     """Read the options and run."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", help="a source as for `outrider run --model`; default: the default model")
-    parser.add_argument("--threads", type=int, help="default: all cores this process may use")
-    parser.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
+    _report.add_model(parser)
     parser.add_argument("--store", help="a store of the model's own text (outrider train --kind store)")
     parser.add_argument("--data", type=Path, help="questions of a data.jsonl (outrider train) that store and head lack")
     parser.add_argument("--head", help="a folder with a drafting head for the model (outrider train)")

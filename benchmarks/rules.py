@@ -266,9 +266,7 @@ def measure(models: Models, prompts: Sequence[_prompts.Prompt], temperatures: Se
 def main() -> None:
     """Count and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", help="a source as for `outrider run --model`; default: the default model")
-    parser.add_argument("--threads", type=int, help="default: all cores this process may use")
-    parser.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
+    _report.add_model(parser)
     _prompts.add_options(parser)
     parser.add_argument("--tokens", type=int, default=96, help="of each answer at most; default 96")
     parser.add_argument("--gamma", type=int, default=4, help="of the n-gram drafter and of chains; default 4")

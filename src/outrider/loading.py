@@ -5,7 +5,7 @@ Not named after its function: importing a submodule `load` would hide the functi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -165,11 +165,7 @@ class _Wish:
             plugins.check(self.what)
         if self.what == "none" and self.gamma:
             raise UsageError(f"gamma is {self.gamma} but the drafter is 'none'; leave gamma out, or choose 'ngram'")
-        for name, given, users in (
-            ("draft_model", self.draft_model, plugins.WITH_MODEL),
-            ("store", self.store, plugins.WITH_STORE),
-            ("head", self.head, plugins.WITH_HEAD),
-        ):
+        for name, given, users in self._companions():
             if given is not None and self.what not in users:
                 raise UsageError(f"{name} is {str(given)!r} but the drafter is {self.what!r}; choose {users[-1]!r}")
             if self.what == users[-1] and (given == NONE or (given is None and users is plugins.WITH_MODEL)):
@@ -180,20 +176,30 @@ class _Wish:
 
         Raises UsageError where the drafter is left without what it needs.
         """
-        own = shipped.find(backend.fingerprint) if isinstance(backend, HeadHost) else shipped.Shipped()
-        found = {}
-        for name, given, ships, users in (
-            ("draft_model", self.draft_model, None, plugins.WITH_MODEL),
-            ("store", self.store, own.store, plugins.WITH_STORE),
-            ("head", self.head, own.head, plugins.WITH_HEAD),
-        ):
-            found[name] = None if given == NONE else given
-            # A head that ships is asked by its name alone: it does not pay yet (docs/training.md).
-            if given is None and self.what in (users if name == "store" else users[-1:]):
-                found[name] = ships
-            if found[name] is None and self.what == users[-1]:
+        ships = shipped.Shipped()
+        if self.what in (*plugins.WITH_STORE, *plugins.WITH_HEAD) and isinstance(backend, HeadHost):
+            ships = shipped.find(backend.fingerprint)
+        # A head that ships is asked by its name alone: it does not pay yet (docs/training.md).
+        store = ships.store if self.what in plugins.WITH_STORE else None
+        head = ships.head if self.what == plugins.WITH_HEAD[-1] else None
+        settled = replace(
+            self,
+            draft_model=_named(self.draft_model, None),
+            store=_named(self.store, store),
+            head=_named(self.head, head),
+        )
+        for name, given, users in settled._companions():
+            if given is None and self.what == users[-1]:
                 raise _needs(name)
-        return _Wish(self.what, self.gamma, **found)
+        return settled
+
+    def _companions(self) -> tuple[tuple[str, str | Path | None, tuple[str, ...]], ...]:
+        """What a drafter may need: its name, what was given, and who uses it, the last of them not without."""
+        return (
+            ("draft_model", self.draft_model, plugins.WITH_MODEL),
+            ("store", self.store, plugins.WITH_STORE),
+            ("head", self.head, plugins.WITH_HEAD),
+        )
 
     def drafter(self, backend: Backend, tokenizer: Tokenizer, rule: rules.Rule) -> Drafter | None:
         """The drafter for a target; None for plain decoding. The wish has to be settled."""
@@ -269,6 +275,13 @@ class _Wish:
         small = _native(file, backend.capabilities.threads)
         bridge = vocabularies.match(tokenizer, other, backend.vocab, small.vocab)
         return ModelDrafter(small, bridge, rule)
+
+
+def _named(given: str | Path | None, ships: Path | None) -> str | Path | None:
+    """What was named; what ships, where nothing was; and None for NONE."""
+    if given is None:
+        return ships
+    return None if given == NONE else given
 
 
 def _needs(name: str) -> UsageError:

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from outrider.api import Logprob
+from outrider.api import Logprob, Sampling
 from outrider.core import maths, noise
 from outrider.core.types import FloatArray, IntArray, WordArray
 from outrider.errors import UsageError
@@ -47,6 +47,19 @@ class Draw:
 
 
 GREEDY = Draw()
+
+
+def draw_of(sampling: Sampling) -> Draw:
+    """What of a request's sampling decides how a row of adjusted logits is drawn."""
+    return Draw(
+        sampling.temperature,
+        sampling.seed,
+        sampling.sample,
+        sampling.top_k,
+        sampling.top_p,
+        sampling.min_p,
+        sampling.typical_p,
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from outrider import _native
-from outrider.backends.base import GREEDY, Draw, Head, HeadChain
+from outrider.backends.base import GREEDY, Head, HeadChain
 from outrider.core.rules import COUPLED, Rule
+from outrider.core.sampling import draw_of
 from outrider.core.step import Budget, Outcome, View
 from outrider.core.types import EMPTY, Draft
 
@@ -86,15 +87,7 @@ class HeadDrafter:
         if sampling.temperature > 0.0 and self._noise:
             # How likely a drawn token is says little of whether the target's same noise gives it too.
             least = 0.0
-            draw = Draw(
-                sampling.temperature,
-                sampling.seed,
-                sampling.sample,
-                sampling.top_k,
-                sampling.top_p,
-                sampling.min_p,
-                sampling.typical_p,
-            )
+            draw = draw_of(sampling)
         tokens = view.tokens
         steps = min(budget.nodes, budget.depth)
         width = WIDTH if self._branches(budget) else 1

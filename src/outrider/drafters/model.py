@@ -13,10 +13,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from outrider.api import Sampling
 from outrider.backends.base import GREEDY, Backend, Chain, Draw, Drawn, Extend, Want
 from outrider.core import tree
 from outrider.core.rules import COUPLED, Rule
+from outrider.core.sampling import draw_of
 from outrider.core.step import Budget, Outcome, View
 from outrider.core.types import EMPTY, Draft, Law
 from outrider.drafters.chains import draw_chains
@@ -116,7 +116,7 @@ class ModelDrafter:
         hot = view.sampling.temperature > 0.0 and not self._greedy
         nodes = budget.nodes if self._trees and budget.nodes > budget.depth else depth
         way = self._way(hot, nodes > depth)
-        draw = _draw(view.sampling) if hot and way is not _Way.TEXT else GREEDY
+        draw = draw_of(view.sampling) if hot and way is not _Way.TEXT else GREEDY
         return _Job(text, view.tokens, way, draw, nodes, depth)
 
     def _way(self, hot: bool, branches: bool) -> _Way:
@@ -286,18 +286,6 @@ class _Job:
     def place(self, bridge: Bridge) -> Place:
         text = self.text
         return Place(text.seq, text.unread, self.draw, len(self.known), bridge.ids, self.nodes, self.depth)
-
-
-def _draw(sampling: Sampling) -> Draw:
-    return Draw(
-        sampling.temperature,
-        sampling.seed,
-        sampling.sample,
-        sampling.top_k,
-        sampling.top_p,
-        sampling.min_p,
-        sampling.typical_p,
-    )
 
 
 def _common(one: Sequence[int], other: Sequence[int]) -> int:

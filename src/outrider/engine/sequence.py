@@ -9,9 +9,10 @@ from collections.abc import Sequence as Seq
 from dataclasses import dataclass, replace
 
 from outrider.api import Chunk, FinishReason, Logprob, Origin, Pass, Request
-from outrider.backends.base import Draw, Extend, Want
+from outrider.backends.base import Extend, Want
 from outrider.constraints.base import Matcher
 from outrider.core import tree
+from outrider.core.sampling import draw_of
 from outrider.core.step import Tokens, View
 from outrider.core.types import EMPTY, Draft, Verdict
 from outrider.engine import shaping
@@ -126,15 +127,7 @@ class Sequence:
         self.view = View(-1, Tokens(self.tokens), sampling, forced, request.prediction, request.scope)
         self._sample = sample
         self._ends = frozenset(request.stop_token_ids) | (frozenset() if request.ignore_eos else world.eos)
-        self._draw = Draw(
-            sampling.temperature,
-            sampling.seed,
-            sampling.sample,
-            sampling.top_k,
-            sampling.top_p,
-            sampling.min_p,
-            sampling.typical_p,
-        )
+        self._draw = draw_of(sampling)
         self._logits = request.logprobs is not None or (world.uses_p and sampling.temperature > 0.0)
         self._prompt_shown = request.prompt_logprobs is None
 

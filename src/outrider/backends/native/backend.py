@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
@@ -188,7 +189,7 @@ class NativeBackend:
         """Which states passes keep from now on; see backends.base.StateTaps. Raises UsageError for an unknown layer."""
         translated(self._engine.tap, layers)
 
-    @property
+    @cached_property
     def fingerprint(self) -> bytes:
         """Which model it is (models.fingerprint)."""
         return fingerprint(self._file)
