@@ -1,8 +1,9 @@
 """Guess with a drafting head: a small network that reads the target's own states, inside the target's backend.
 
 Cost: for the default model 3 to 8 % of a pass of the target for each level of a draft, the less the more levels
-(benchmarks/head.py), all sequences together in one call; siblings cost nothing. Memory: the head's weights, and 3 kB a position of the default model. Source: EAGLE-3 (2503.01840), whose steps
-feed on their own states, and Medusa (2401.10774), whose steps are independent. How heads are trained: docs/training.md.
+(benchmarks/head.py), all sequences together in one call; siblings cost nothing. Memory: the head's weights, and 3 kB a
+position of the default model. Source: EAGLE-3 (2503.01840), whose steps feed on their own states, and Medusa
+(2401.10774), whose steps are independent. How heads are trained: docs/training.md.
 
 Dimensions: S steps of a chain.
 """
