@@ -68,7 +68,7 @@ def test_what_a_store_was_made_of(tmp_path: Path, world: World, monkeypatch: pyt
     assert provenance["command"] == ("outrider train --target x --out 'my folder' --kind store --tokens 300 --seed 5")
     lines = list(data.lines(Path("my folder/data.jsonl"), VOCAB))
     (origin,) = provenance["data"]
-    assert origin["seeds"] == [5, lines[-1].seed]
+    assert origin["seeds"] == [lines[0].seed, lines[-1].seed]
     assert (origin["answers"], origin["tokens"]) == (len(lines), sum(len(line.answer) for line in lines))
     assert origin["recipe"]["temperature"] == 1.0
     assert provenance["versions"]["numpy"] == np.__version__
@@ -235,7 +235,7 @@ class Interrupted:
 def test_ctrl_c_loses_nothing(tmp_path: Path, world: World, capsys: pytest.CaptureFixture[str]) -> None:
     flags = ["--kind", "store", "--tokens", 500]
     assert train(world, "--out", tmp_path / "whole", *flags) == 0
-    world.generator = lambda: Interrupted(900)
+    world.generator = lambda: Interrupted(1700)
     capsys.readouterr()
     assert train(world, "--out", tmp_path / "cut", *flags) == 130
     assert capsys.readouterr().err == (

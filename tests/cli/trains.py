@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from tests.cli.scripted import SKY, ScriptedModel, tools
 from tests.plan.worlds import EOS, VOCAB
-from tests.train.test_data import table
+from tests.train.test_data import WORDS, table
 
 from outrider.api import Generator
 from outrider.cli.tools import Target, Tools, Trainer
@@ -54,6 +54,7 @@ class World:
             end=EOS,
             frame=lambda: AROUND,
             encode=lambda text: AROUND.around(tuple(ord(letter) % EOS for letter in text)),
+            words=lambda: WORDS,
             dialogues=dialogues,
             generator=self.generator,
         )

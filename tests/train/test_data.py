@@ -6,24 +6,26 @@ import errno
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 from tests.plan.worlds import EOS, PIECES, VOCAB
 
-from outrider.api import Chunk, FinishReason, Generator, Request
+from outrider.api import Chunk, FinishReason, Generator, Request, Sampling
 from outrider.engine.engine import Engine
 from outrider.errors import UsageError
 from outrider.policy.fixed import Fixed
 from outrider.testing.table import RandomLaw, TableBackend
 from outrider.testing.text import PieceDetokenizer
-from outrider.train import data, questions, writing
+from outrider.train import data, questions, tasks, writing
 from outrider.train.data import Line, Log, Recipe
-from outrider.train.writing import Written, write
+from outrider.train.writing import Words, Written, write
 
 LAW_SEED = 8  # answers of 2 to 256 tokens, most of which end
 RECIPE = Recipe("table", "f1", "d1", (1, 2), (3,), seed=5, prompts=None, own=True)
 PROMPTS = ((4, 4, 1), (5, 2, 1), (6, 0, 2))
+LED = replace(RECIPE, leads=tasks.digest())
 WITH_PROMPTS = replace(RECIPE, prompts=data.prompts_digest(PROMPTS))
 
 
@@ -33,6 +35,17 @@ def table(slots: int = 32) -> Generator:
 
 
 def silent(_: Written) -> None: ...
+
+
+def encoded(text: str) -> list[int]:
+    return [1 + sum(map(ord, word)) % (EOS - 1) for word in text.split()]
+
+
+def decoded(ids: Sequence[int]) -> str:
+    return "".join(f"word{token} went on and on. " for token in ids)
+
+
+WORDS = Words(encoded, lambda text: [0, *encoded(text)], decoded, context=2000)
 
 
 def written(
@@ -46,20 +59,20 @@ def written(
 ) -> bytes:
     log = Log(path, recipe, VOCAB)
     try:
-        write(generator or table(), log, prompts, tokens, watch, together)
+        write(generator or table(), log, prompts, tokens, watch, together, words=WORDS)
     finally:
         log.close()
     return path.read_bytes()
 
 
-def by_the_recipe(tokens: int) -> list[Line]:
-    """The definition: each seed's question alone, each answer alone."""
+def by_the_recipe(tokens: int, led: bool = False) -> list[Line]:
+    """The definition: each seed's texts, its question and its answer, all alone."""
     found: list[Line] = []
     seen: set[tuple[int, ...]] = set()
     generator, seed = table(), RECIPE.seed
     while sum(len(line.answer) for line in found) < tokens:
-        ids, reason = alone(generator, questions.question(RECIPE.frame, seed))
-        if reason is FinishReason.STOP and len(ids) >= 3 and ids not in seen:
+        ids = led_question(generator, seed) if led else drawn(generator, seed, ())
+        if ids is not None and ids not in seen:
             seen.add(ids)
             whole = (1, 2, *ids, 3)
             answer, ended = alone(generator, Request(whole, 256))
@@ -67,6 +80,28 @@ def by_the_recipe(tokens: int) -> list[Line]:
         seed += 1
     assert seed - RECIPE.seed > len(found) + 5, "every question was kept, so this sees nothing"
     return found
+
+
+def drawn(generator: Generator, seed: int, began: tuple[int, ...]) -> tuple[int, ...] | None:
+    ids, reason = alone(generator, questions.question(RECIPE.frame, seed, began))
+    return (*began, *ids) if reason is FinishReason.STOP and len(ids) >= 3 else None
+
+
+def led_question(generator: Generator, seed: int) -> tuple[int, ...] | None:
+    lead = tasks.lead(seed)
+    texts = []
+    for place, (start, most) in enumerate(lead.texts):
+        sampling = Sampling(temperature=0.8, top_p=0.95, seed=3 * seed + place)
+        ids, reason = alone(generator, Request((0, *encoded(start)), most, sampling))
+        text = tasks.whole(start, decoded(ids), reason)
+        if text is None:
+            return None
+        texts.append(text)
+    began = tuple(encoded(lead.filled(tuple(texts))))
+    if 2 * len((1, 2, *began, 3)) > WORDS.context:
+        return None
+    ids_or_none = drawn(generator, seed, began) if lead.drawn else began
+    return ids_or_none if ids_or_none is not None and 2 * len((1, 2, *ids_or_none, 3)) <= WORDS.context else None
 
 
 def alone(generator: Generator, request: Request) -> tuple[tuple[int, ...], FinishReason]:
@@ -85,8 +120,24 @@ def test_the_file_depends_on_the_recipe_alone(tmp_path: Path, slots: int, togeth
     assert len({line.ended for line in expected}) == 2, "all answers ended alike, so this sees nothing"
 
 
+@pytest.mark.parametrize(("slots", "together"), [(3, 7), (32, 512)])
+def test_led_questions_depend_on_the_recipe_alone(tmp_path: Path, slots: int, together: int) -> None:
+    written(tmp_path / "data.jsonl", 2500, LED, together=together, generator=table(slots))
+    expected = by_the_recipe(2500, led=True)
+    assert list(data.lines(tmp_path / "data.jsonl", VOCAB)) == expected
+    leads = [tasks.lead(line.seed) for line in expected if line.seed is not None]
+    kinds = {(len(lead.texts), lead.drawn, bool(lead.form)) for lead in leads}
+    assert {(0, True, False), (0, True, True), (1, False, True)} < kinds, "a kind is missing, so this sees nothing"
+    assert any(count > 1 for count, _, _ in kinds)
+
+
 class Killed(Exception):
     pass
+
+
+def stop(answers: int, now: Written) -> None:
+    if now.answers >= answers:
+        raise Killed
 
 
 @pytest.mark.parametrize("cut", [0, 1, 7])
@@ -94,18 +145,17 @@ def test_a_run_that_was_killed_goes_on_as_if_nothing_had_been(tmp_path: Path, cu
     whole = written(tmp_path / "whole.jsonl", 600, WITH_PROMPTS, PROMPTS)
     path = tmp_path / "killed.jsonl"
     for lines in (1, 3, 4, 9):
-
-        def kill(now: Written, lines: int = lines) -> None:
-            if now.answers >= lines:
-                raise Killed
-
         with pytest.raises(Killed):
-            written(path, 600, WITH_PROMPTS, PROMPTS, watch=kill)
+            written(path, 600, WITH_PROMPTS, PROMPTS, watch=partial(stop, lines))
         raw = path.read_bytes()
         path.write_bytes(raw[: len(raw) - cut])
         assert whole.startswith(raw)
     assert written(path, 600, WITH_PROMPTS, PROMPTS) == whole
     assert written(path, 600, WITH_PROMPTS, PROMPTS) == whole, "a file that has enough is left alone"
+    for lines in (2, 5):  # the same where questions are led
+        with pytest.raises(Killed):
+            written(tmp_path / "led.jsonl", 600, LED, watch=partial(stop, lines))
+    assert written(tmp_path / "led.jsonl", 600, LED) == written(tmp_path / "led_whole.jsonl", 600, LED)
     longer = written(path, 900, WITH_PROMPTS, PROMPTS)
     assert longer.startswith(whole)
     assert longer == written(tmp_path / "longer.jsonl", 900, WITH_PROMPTS, PROMPTS, together=512)

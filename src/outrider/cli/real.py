@@ -107,7 +107,7 @@ def _target(model: str | None, threads: int | None) -> Target:
     from outrider.models.digest import digest
     from outrider.models.fingerprint import fingerprint
     from outrider.models.tokenizer import Tokenizer
-    from outrider.train import data, questions
+    from outrider.train import data, questions, writing
 
     path = sources.resolve(model)
     file = gguf.read(path)
@@ -126,6 +126,12 @@ def _target(model: str | None, threads: int | None) -> Target:
         end=file.tokenizer.eos,
         frame=partial(questions.frame, file.tokenizer, tokenizer),
         encode=encode,
+        words=lambda: writing.Words(
+            partial(tokenizer.encode, special=False),
+            partial(tokenizer.encode_prompt, special=False),
+            partial(tokenizer.decode, skip_special=True),
+            file.spec.context,
+        ),
         dialogues=partial(data.dialogues, file=file),
         generator=lambda: load(path, "none", None, threads).generator,
     )

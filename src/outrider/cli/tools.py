@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from outrider.train.data import Dialogue
     from outrider.train.questions import Frame
     from outrider.train.types import Estimate, Progress, Result, TrainOptions
+    from outrider.train.writing import Words as TextWords
 
 
 class Detokenizer(Protocol):
@@ -133,6 +134,7 @@ class Target:
     end: int | None  # the id behind an answer that ended
     frame: Callable[[], Frame]  # UsageError where the chat template shows none
     encode: Callable[[str], Sequence[int]]  # a user's message to the ids of the whole prompt
+    words: Callable[[], TextWords]  # train.writing.Words
     dialogues: Callable[[Sequence[Path]], Sequence[Dialogue]]  # train.data.dialogues
     generator: Callable[[], Generator]  # plain decoding
 

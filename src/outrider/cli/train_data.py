@@ -13,7 +13,7 @@ from outrider.cli.plan_here import read
 from outrider.cli.tools import Target
 from outrider.cli.train_show import Show, span
 from outrider.errors import UsageError
-from outrider.train import data, questions, writing
+from outrider.train import data, questions, tasks, writing
 from outrider.train.data import Log, Recipe
 from outrider.train.questions import Frame
 from outrider.train.writing import Written
@@ -56,6 +56,7 @@ def asked(target: Target, wanted: Wanted, out: Path) -> Asked:
         seed=wanted.seed,
         prompts=data.prompts_digest(prompts) if prompts else None,
         own=not wanted.only_prompts,
+        leads="" if wanted.only_prompts else tasks.digest(),
     )
     return Asked((out / NAME,), recipe, prompts, wanted.tokens)
 
@@ -79,7 +80,8 @@ def write(target: Target, asked: Asked, show: Show, clock: Clock = time.monotoni
     try:
         if log.tokens < asked.tokens:
             show.begin("writing", asked.tokens)
-            writing.write(target.generator(), log, asked.prompts, asked.tokens, _watch(show, log.tokens, asked, clock))
+            watch = _watch(show, log.tokens, asked, clock)
+            writing.write(target.generator(), log, asked.prompts, asked.tokens, watch, words=target.words())
         show.end(f"{path}: {log.answers:,} answers, {log.tokens:,} tokens")
     finally:
         log.close()

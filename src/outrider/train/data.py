@@ -75,6 +75,7 @@ class Recipe:
     question_tokens: int = questions.QUESTION_TOKENS
     least_tokens: int = questions.LEAST_TOKENS
     answer_tokens: int = questions.ANSWER_TOKENS
+    leads: str = ""  # digest of what leads the questions (train.tasks); "": nothing does
     format: int = field(default=FORMAT)
 
     @property

@@ -66,9 +66,10 @@ def frame(data: TokenizerData, tokenizer: Tokenizer) -> Frame:
     return Frame(tuple(opening), tuple(tokenizer.encode(pieces[1], special=True)))
 
 
-def question(around: Frame, seed: int) -> Request:
-    """Draws the question of this seed."""
-    return Request(around.opening, QUESTION_TOKENS, Sampling(temperature=TEMPERATURE, top_p=TOP_P, seed=seed))
+def question(around: Frame, seed: int, began: tuple[int, ...] = ()) -> Request:
+    """Draws the question of this seed, or the rest of one that began so."""
+    prompt = (*around.opening, *began)
+    return Request(prompt, QUESTION_TOKENS, Sampling(temperature=TEMPERATURE, top_p=TOP_P, seed=seed))
 
 
 def answer(prompt: tuple[int, ...]) -> Request:

@@ -10,11 +10,13 @@ from collections.abc import Callable, Sequence
 from collections.abc import Generator as Iterates
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 
-from outrider.api import FinishReason, Generator, Request
+from outrider.api import FinishReason, Generator, Request, Sampling
 from outrider.errors import UsageError
-from outrider.train import questions
+from outrider.train import questions, tasks
 from outrider.train.data import Line, Log, key
+from outrider.train.tasks import BARE_LEAD, Lead
 
 TOGETHER = 512  # questions that are drawn at once
 _LEAST_TOGETHER = 32
@@ -34,6 +36,16 @@ class Written:
 
 
 @dataclass(frozen=True, slots=True)
+class Words:
+    """Text and ids of the target, and how long a prompt may be."""
+
+    encode: Callable[[str], Sequence[int]]  # plain text
+    begin: Callable[[str], Sequence[int]]  # the same at the beginning of a text, with the token that stands there
+    decode: Callable[[Sequence[int]], str]  # without special tokens
+    context: int
+
+
+@dataclass(frozen=True, slots=True)
 class _Asked:
     """A prompt that waits for its answer; seed None: a user's."""
 
@@ -49,18 +61,21 @@ def write(
     tokens: int,
     watch: Callable[[Written], None],
     together: int = TOGETHER,
+    *,
+    words: Words | None = None,
 ) -> None:
     """Goes on with a file until its answers have so many tokens, the last of them whole.
 
     prompts: the user's, whole, that the recipe names; they are answered first. Then, where the recipe says so, come
-    the target's own questions. Raises UsageError where the target writes none, and for a full disk.
+    the target's own questions; words are needed where the recipe has them led. Raises UsageError where the target
+    writes no questions, and for a full disk.
     """
     todo = [_Asked(None, prompt, prompt) for prompt in prompts[log.prompts :]]
-    draws = _Draws(log, together if log.recipe.own else 0)
+    draws = _Draws(log, together if log.recipe.own else 0, words if log.recipe.leads else None)
     while log.tokens < tokens:
         answering, todo = todo[:together], todo[together:]
         drawing = [] if todo else draws.requests(tokens - log.tokens)
-        if not answering and not drawing:
+        if not answering and not draws.busy:
             return
         requests = [questions.answer(one.whole) for one in answering] + drawing
         # One list: while the last answers are written, the next questions fill the places that fall free.
@@ -77,47 +92,122 @@ def write(
         todo += draws.found()
 
 
-class _Draws:
-    """The target's own questions, seed by seed."""
+@dataclass(slots=True)
+class _Draw:
+    """The question of a seed on its way; texts None: of no use."""
 
-    def __init__(self, log: Log, most: int) -> None:
+    seed: int
+    lead: Lead
+    texts: list[str] | None
+    began: Ids = ()
+    question: Ids | None = None
+
+
+class _Draws:
+    """The target's own questions, seed by seed: in one round the texts that they are about, in the next they are drawn.
+
+    words None: nothing leads them.
+    """
+
+    def __init__(self, log: Log, most: int, words: Words | None) -> None:
         recipe = log.recipe
         self.drawn = 0
         self._frame = recipe.frame
         self._most = most
+        self._words = words
         self._seen = set(log.seen)
         self._next = recipe.seed if log.last_seed is None else log.last_seed + 1
-        self._first = self._next
         self._useless = 0
-        self._found: list[_Asked] = []
+        self._asking: list[_Draw] = []
+        self._reading: list[_Draw] = []
+        self._due: list[Callable[[Ids, FinishReason], None]] = []
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._asking or self._reading)
 
     def requests(self, tokens: int) -> list[Request]:
-        """The next questions to draw, where answers of so many tokens are missing."""
+        """What to draw next, where answers of so many tokens are missing."""
         count = min(self._most, max(_LEAST_TOGETHER, -(-tokens // _MEAN_TOKENS)))
-        self._first = self._next
-        return [questions.question(self._frame, self._first + index) for index in range(count)]
+        if self._words is None:
+            self._asking = self._started(count)
+        else:
+            self._asking, self._reading = self._reading, self._started(count)
+        found: list[Request] = []
+        self._due = []
+        for draw in self._asking:
+            request = self._question(draw)
+            if request is not None:
+                found.append(request)
+                self._due.append(partial(_asked, draw))
+        for draw in self._reading:
+            for place, (start, most) in enumerate(draw.lead.texts):
+                found.append(self._text(start, most, draw.seed * tasks.MOST_TEXTS + place))
+                self._due.append(partial(self._read, draw, start))
+        self._due.reverse()
+        return found
 
     def take(self, ids: Ids, reason: FinishReason) -> None:
-        """The question of the next seed; it is kept where it is one, and new."""
-        seed = self._next
-        self._next += 1
-        self.drawn += 1
-        if questions.usable(ids, reason) and key(ids) not in self._seen:
-            self._seen.add(key(ids))
-            self._found.append(_Asked(seed, ids, self._frame.around(ids)))
-            self._useless = 0
-            return
-        self._useless += 1
-        if self._useless == _MOST_USELESS:
-            raise UsageError(
-                f"of the last {_MOST_USELESS} questions that the target wrote none ended by itself and was new, so it "
-                "cannot write its own data: give it prompts (--prompts), or another --seed"
-            )
+        """What came of the next of these requests."""
+        self._due.pop()(ids, reason)
 
     def found(self) -> list[_Asked]:
-        """The questions that were kept since the last call."""
-        found, self._found = self._found, []
+        """The questions of the last round that can be used and are new. Raises UsageError where there are none left."""
+        found = []
+        for draw in self._asking:
+            self.drawn += 1
+            ids = draw.question
+            if ids is not None and self._fits(ids) and key(ids) not in self._seen:
+                self._seen.add(key(ids))
+                found.append(_Asked(draw.seed, ids, self._frame.around(ids)))
+                self._useless = 0
+                continue
+            self._useless += 1
+            if self._useless == _MOST_USELESS:
+                raise UsageError(
+                    f"of the last {_MOST_USELESS} questions that the target wrote none ended by itself and was new, so "
+                    "it cannot write its own data: give it prompts (--prompts), or another --seed"
+                )
+        self._asking = []
         return found
+
+    def _started(self, count: int) -> list[_Draw]:
+        first, self._next = self._next, self._next + count
+        leads = [BARE_LEAD if self._words is None else tasks.lead(seed) for seed in range(first, first + count)]
+        return [_Draw(first + place, lead, []) for place, lead in enumerate(leads)]
+
+    def _question(self, draw: _Draw) -> Request | None:
+        """What asks the target for the rest of a question; None where it has none, or is of no use."""
+        if draw.texts is None:
+            return None
+        if self._words is not None and draw.lead.form:
+            draw.began = tuple(self._words.encode(draw.lead.filled(tuple(draw.texts))))
+        if not draw.lead.drawn:
+            draw.question = draw.began
+            return None
+        return questions.question(self._frame, draw.seed, draw.began) if self._fits(draw.began) else None
+
+    def _fits(self, question: Ids) -> bool:
+        """Whether a question leaves half of the context to its answer."""
+        return self._words is None or 2 * len(self._frame.around(question)) <= self._words.context
+
+    def _text(self, start: str, most: int, seed: int) -> Request:
+        assert self._words is not None  # without words no lead has texts
+        sampling = Sampling(temperature=tasks.TEXT_TEMPERATURE, top_p=tasks.TEXT_TOP_P, seed=seed)
+        return Request(tuple(self._words.begin(start)), most, sampling)
+
+    def _read(self, draw: _Draw, start: str, ids: Ids, reason: FinishReason) -> None:
+        assert self._words is not None
+        text = tasks.whole(start, self._words.decode(ids), reason)
+        if text is None:
+            draw.texts = None
+        elif draw.texts is not None:
+            draw.texts.append(text)
+
+
+def _asked(draw: _Draw, ids: Ids, reason: FinishReason) -> None:
+    if questions.usable(ids, reason):
+        draw.question = (*draw.began, *ids)
 
 
 def _in_order(generator: Generator, requests: Sequence[Request]) -> Iterates[tuple[int, Ids, FinishReason], None, None]:
