@@ -189,3 +189,9 @@ def test_no_text(folder: Path) -> None:
 def test_no_target(folder: Path) -> None:
     with pytest.raises(ModelFileError, match=r"toy\.jsonl"):
         run(folder, "none", target=folder / "toy.jsonl")
+
+
+def test_a_head_reads_the_states_of_the_one_that_it_starts_from(folder: Path) -> None:
+    first = run(folder, "two", taps=(1, 3), epochs=0.01)
+    second = run(folder, "two_more", start=first.folder, epochs=0.01)
+    assert headfile.read(second.folder).spec.taps == (1, 3)

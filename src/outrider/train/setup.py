@@ -13,7 +13,7 @@ import torch
 from outrider.backends.native import NativeBackend
 from outrider.errors import UsageError
 from outrider.models.fingerprint import fingerprint
-from outrider.train import corpus, data
+from outrider.train import checkpoint, corpus, data
 from outrider.train.batch import Batcher
 from outrider.train.corpus import Corpus, Ids
 from outrider.train.features import Extractor, Kept
@@ -62,7 +62,7 @@ def prepare(options: TrainOptions) -> Setup:
     spec = target.spec
     texts = corpus.split(data.dialogues(options.data, target.file), target.file.tokenizer.eos, options.held_out)
     ids, coverage = corpus.draft_vocabulary(texts.train, options.draft_vocab, spec.vocab)
-    taps = options.taps or default_taps(options.kind, spec.layers)
+    taps = options.taps or _taps_of(options) or default_taps(options.kind, spec.layers)
     if options.kind is Kind.MEDUSA and len(taps) != 1:
         raise UsageError(f"taps are {taps}; a medusa head reads one state")
     device = _device(options.device)
@@ -81,6 +81,13 @@ def prepare(options: TrainOptions) -> Setup:
         kept=Kept(Extractor(backend, taps, spec.hidden, spec.norm_eps), options.memory_bytes),
         threads=backend.capabilities.threads,
     )
+
+
+def _taps_of(options: TrainOptions) -> tuple[int, ...]:
+    """The states that the head read which this one starts from; () where there is none."""
+    found = None if options.start is None else checkpoint.load(options.start)
+    same = found is not None and found["identity"]["kind"] == options.kind.value
+    return tuple(found["identity"]["taps"]) if found is not None and same else ()
 
 
 def _head(options: TrainOptions, target: Target, ids: Ids, taps: int, device: torch.device) -> Head:
