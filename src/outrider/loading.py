@@ -32,7 +32,6 @@ from outrider.models.spec import ModelFile, TokenizerData
 from outrider.models.tokenizer import Detokenizer, Tokenizer
 from outrider.policy.base import Policy
 from outrider.policy.fixed import Fixed
-from outrider.policy.goodput import Goodput
 
 if TYPE_CHECKING:
     from outrider.drafters.store import StoreDrafter
@@ -177,9 +176,13 @@ class _Wish:
         An n-gram's guess is at most one longer than its match, which chooses lengths as well as Goodput does here and
         costs nothing (docs/policy.md).
         """
-        if self.gamma is None and self.what == "ngram":
+        if self.gamma is not None:
+            return Fixed(self.gamma)
+        if self.what == "ngram":
             return Fixed(DEFAULT_GAMMA)
-        return Goodput() if self.gamma is None else Fixed(self.gamma)
+        from outrider.policy.goodput import Goodput
+
+        return Goodput()
 
     def _store(self, tokenizer: Tokenizer) -> StoreDrafter:
         from outrider.drafters.store import StoreDrafter
