@@ -1,6 +1,7 @@
 // The C++ engine's Python face (src/outrider/_native.pyi). Checks what C++ would trust; passes run without the GIL.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/function.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
@@ -16,6 +17,7 @@
 
 #include "outrider/engine.h"
 #include "outrider/growing.h"
+#include "outrider/policy.h"
 #include "outrider/pool.h"
 
 namespace nb = nanobind;
@@ -194,6 +196,7 @@ nb::tuple export_cache(Engine& engine, int seq) {
 #include "bindings_head.h"
 #include "bindings_kernels.h"
 #include "bindings_drafting.h"
+#include "bindings_policy.h"
 
 }  // namespace
 
@@ -202,6 +205,7 @@ NB_MODULE(_native, m) {
   m.def("usable_cores", &usable_cores);
   bind_kernels(m);
   bind_drafting(m);
+  bind_policy(m);
 
   nb::class_<Scores>(m, "Scores")
       .def("token", &token, nb::arg("item"), nb::arg("row"), nb::arg("adjust") = nb::none())

@@ -34,7 +34,6 @@ from outrider.models.spec import ModelFile, TokenizerData
 from outrider.models.tokenizer import Detokenizer, Tokenizer
 from outrider.policy.base import Policy
 from outrider.policy.fixed import Fixed
-from outrider.policy.goodput import Goodput
 
 if TYPE_CHECKING:
     from outrider.drafters.head import HeadDrafter
@@ -107,7 +106,7 @@ def serve(
         if number < 1:
             raise UsageError(f"{name} is {number}; it must be at least 1")
     parts = _parts(model, wish, threads)
-    policy = Goodput() if gamma is None else wish.policy()
+    policy = _goodput() if gamma is None else wish.policy()
     engine = _engine(parts.backend, parts.tokenizer, wish, policy, judge, slots)
     budget = int(KV_SHARE * free_memory_bytes()) if kv_bytes is None else kv_bytes
     service = Service(engine, budget, queue=queue)
@@ -252,9 +251,11 @@ class _Wish:
         An n-gram's guess is at most one longer than its match, which chooses lengths as well as Goodput does here and
         costs nothing (docs/policy.md).
         """
-        if self.gamma is None and self.what == "ngram":
+        if self.gamma is not None:
+            return Fixed(self.gamma)
+        if self.what == "ngram":
             return Fixed(DEFAULT_GAMMA)
-        return Goodput() if self.gamma is None else Fixed(self.gamma)
+        return _goodput()
 
     def _store(self, tokenizer: Tokenizer) -> StoreDrafter:
         from outrider.drafters.store import StoreDrafter
@@ -275,6 +276,12 @@ class _Wish:
         small = _native(file, backend.capabilities.threads)
         bridge = vocabularies.match(tokenizer, other, backend.vocab, small.vocab)
         return ModelDrafter(small, bridge, rule)
+
+
+def _goodput() -> Policy:
+    from outrider.policy.goodput import Goodput
+
+    return Goodput()
 
 
 def _named(given: str | Path | None, ships: Path | None) -> str | Path | None:

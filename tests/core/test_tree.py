@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from fractions import Fraction
 from typing import Any, cast
 
 import numpy as np
@@ -39,7 +41,9 @@ def test_chains() -> None:
 def test_paths_agree_with_depths_and_parents(data: st.DataObject, count: int) -> None:
     parents = tuple(data.draw(st.integers(-1, node - 1)) for node in range(count))
     draft = Draft((0,) * count, parents)
-    tree.validate(draft, 1)
+    deepest = tree.validate(draft, 1)
+    assert deepest == max(tree.depths(draft), default=-1) + 1
+    assert (deepest == count) == tree.is_chain(draft)
     for node, depth in enumerate(tree.depths(draft)):
         path = tree.path(draft, node)
         assert len(path) == depth + 1
@@ -66,6 +70,28 @@ def test_paths_agree_with_depths_and_parents(data: st.DataObject, count: int) ->
 def test_nonsense_is_refused_with_its_value(tokens: object, parents: object, words: str) -> None:
     with pytest.raises(UsageError, match=words):
         tree.validate(Draft(cast(Any, tokens), cast(Any, parents)), 8)
+
+
+@pytest.mark.parametrize(
+    "score", [(0.5,), [0.5, 0.5], (0.5, 1.1), (-0.1, 0.5), (0.5, math.nan), (0.5, "1"), (0.5, None), 7]
+)
+def test_scores_are_a_number_in_0_to_1_for_each_node(score: object) -> None:
+    with pytest.raises(UsageError, match="has the scores"):
+        tree.validate(Draft((1, 2), (-1, 0), score=cast(Any, score)), 8)
+    tree.validate(Draft((1, 2, 3, 4), (-1, 0, 1, 2), score=cast(Any, (0, 1.0, np.float32(0.5), Fraction(1, 3)))), 8)
+
+
+@pytest.mark.parametrize("q", [5, (), (np.ones(8),), [np.ones(8)] * 2])
+def test_q_is_one_for_each_node(q: object) -> None:
+    with pytest.raises(UsageError, match="has a q of"):
+        tree.validate(Draft((1, 2), (-1, 0), q=cast(Any, q)), 8)
+
+
+@pytest.mark.parametrize("forced", [-1, 2, 3, 10**30, 0.0, None])
+def test_forced_nodes_exist_and_are_a_chain(forced: object) -> None:
+    with pytest.raises(UsageError, match="forced; the first of its nodes"):
+        tree.validate(Draft((1, 2), (-1, -1), forced=cast(Any, forced)), 8)
+    tree.validate(Draft((1, 2, 3), (-1, 0, 0), forced=2), 8)
 
 
 def test_follow() -> None:

@@ -3,24 +3,35 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
-from outrider.core import tree
+from outrider import _native
+from outrider._native import Counts, reach
 from outrider.core.types import EMPTY, Draft
-from outrider.policy.acceptance import (
-    KEYS,
-    MOST_DEPTH,
-    OWN_KEEP,
-    SHARED_KEEP,
-    Counts,
-    Trace,
-    is_chain,
-    keys,
-    reach,
-    survival,
-)
+from outrider.policy.goodput import MOST_DEPTH
+
+# As in native/include/outrider/policy.h.
+OWN_KEEP, SHARED_KEEP = 0.92, 0.995
+
+
+def seen(draft: Draft) -> _native.Seen:
+    return _native.Seen(draft.tokens, draft.parents, draft.score or (), draft.forced)
+
+
+def keys(draft: Draft, asked: int) -> list[int]:
+    return seen(draft).keys(asked)
+
+
+def survival(draft: Draft, node_keys: Sequence[int], own: Counts, shared: Counts, least: float) -> list[float]:
+    return _native.survival(seen(draft), node_keys, own, shared, least)
+
+
+def trace(draft: Draft, asked: int) -> _native.Trace:
+    return _native.Trace(seen(draft), asked)
+
 
 CHAIN = Draft.chain((1, 2, 3, 4))
 FORK = Draft((1, 2, 3, 4, 5), (-1, -1, 0, 0, 2))
@@ -38,15 +49,26 @@ def taught(draft: Draft, alpha: float, tries: int, asked: int = 16) -> tuple[Cou
         good = 0
         while good < len(draft) and chance.random() < alpha:
             good += 1
-        Trace(draft, keys(draft, asked), asked).follow((*draft.tokens[:good], 99), own, shared)
+        trace(draft, asked).follow((*draft.tokens[:good], 99), own, shared)
     return own, shared
 
 
 @pytest.mark.parametrize("draft", [EMPTY, CHAIN, FORK, Draft((1, 2), (-1, -1)), Draft.chain((1,) * 70)])
-def test_chains_are_told_from_trees(draft: Draft) -> None:
-    assert is_chain(draft) == tree.is_chain(draft)
+def test_every_node_has_a_key_and_tries_of_its_own(draft: Draft) -> None:
+    own, shared = fresh()
     assert len(keys(draft, 16)) == len(draft)
-    assert all(0 <= key < KEYS for key in keys(draft, 16))
+    assert all(0 <= key < len(own.tries) for key in keys(draft, 16))
+    assert len(survival(draft, keys(draft, 16), own, shared, 0.0)) == len(draft)
+
+
+def test_what_is_no_draft_is_refused() -> None:
+    own, shared = fresh()
+    for wrong in (((1, 2), (-1,), (), 0), ((1,), (0,), (), 0), ((1,), (-2,), (), 0), ((1, 2), (-1, 0), (0.5,), 0)):
+        with pytest.raises(ValueError, match=r"give each node|comes before"):
+            _native.Seen(*wrong)
+    for bad in ([1], [1, 2, 3, 10_000], [1, 2, 3, -1]):
+        with pytest.raises(ValueError, match="key"):
+            survival(CHAIN, bad, own, shared, 0.0)
 
 
 def test_keys_tell_depths_lengths_scores_ranks_and_force() -> None:
@@ -100,30 +122,30 @@ def test_a_chain_and_the_same_tree_survive_alike() -> None:
 
 def test_a_trace_counts_what_tokens_decide_and_waits_for_the_rest() -> None:
     own, shared = fresh()
-    trace = Trace(CHAIN, keys(CHAIN, 16), 4)
-    assert trace.follow((1, 2), own, shared)
-    assert trace.depth == 2
-    assert trace.follow((3,), own, shared)
-    assert not trace.follow((7, 8), own, shared)
-    assert trace.depth == 3
-    assert [own.tries[key] for key in keys(CHAIN, 16)] == [1.0] * 4
-    assert [own.hits[key] for key in keys(CHAIN, 16)] == [1.0, 1.0, 1.0, 0.0]
+    way = trace(CHAIN, 5)
+    assert way.follow((1, 2), own, shared)
+    assert way.depth == 2
+    assert way.follow((3,), own, shared)
+    assert not way.follow((7, 8), own, shared)
+    assert way.depth == 3
+    assert [own.tries[key] for key in keys(CHAIN, 5)] == [1.0] * 4
+    assert [own.hits[key] for key in keys(CHAIN, 5)] == [1.0, 1.0, 1.0, 0.0]
     assert own.tries == shared.tries
 
 
 def test_a_trace_follows_the_branch_that_came_true() -> None:
     own, shared = fresh()
-    trace = Trace(FORK, keys(FORK, 16), 3)
-    assert trace.follow((1, 3), own, shared)
-    assert [own.hits[key] for key in keys(FORK, 16)] == [1.0, 0.0, 1.0, 0.0, 0.0]
-    assert [own.tries[key] for key in keys(FORK, 16)] == [1.0, 1.0, 1.0, 1.0, 0.0]
-    assert not trace.follow((5, 6), own, shared)
+    way = trace(FORK, 3)
+    assert way.follow((1, 3), own, shared)
+    assert [own.hits[key] for key in keys(FORK, 3)] == [1.0, 0.0, 1.0, 0.0, 0.0]
+    assert [own.tries[key] for key in keys(FORK, 3)] == [1.0, 1.0, 1.0, 1.0, 0.0]
+    assert not way.follow((5, 6), own, shared)
 
 
 def test_a_missing_guess_is_a_miss_by_depth() -> None:
     own, shared = fresh()
     before = reach(4, own, shared, 0.0)
-    assert not Trace(EMPTY, (), 4).follow((1,), own, shared)
+    assert not trace(EMPTY, 4).follow((1,), own, shared)
     after = reach(4, own, shared, 0.0)
     assert len(before) == len(after) == 4
     assert after[0] < before[0]
@@ -133,11 +155,11 @@ def test_a_missing_guess_is_a_miss_by_depth() -> None:
 def test_what_is_known_by_depth_fades() -> None:
     own, shared = fresh()
     for _ in range(30):
-        Trace(EMPTY, (), 4).follow((1,), own, shared)
+        trace(EMPTY, 4).follow((1,), own, shared)
     # Others do well, so that forgetting moves towards them.
     other = Counts(SHARED_KEEP)
     for _ in range(30):
-        Trace(CHAIN, keys(CHAIN, 4), 4).follow((1, 2, 3, 4), Counts(OWN_KEEP), other)
+        trace(CHAIN, 4).follow((1, 2, 3, 4), Counts(OWN_KEEP), other)
     before = reach(1, own, other, 0.0)
     own.fade_reach(0.1)
     assert reach(1, own, other, 0.0) > before

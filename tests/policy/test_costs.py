@@ -8,21 +8,30 @@ import random
 import pytest
 from tests.policy.worlds import Computing, Stairs
 
-from outrider.policy.costs import CONTEXT_BLOCK, FIRST_ASKS, SHAPED_ROWS, DraftTimes, PassTimes
+from outrider import _native
+from outrider._native import DraftTimes
+from outrider.cost.model import StepCost
+from outrider.policy.goodput import PRIOR
+
+CONTEXT_BLOCK, FIRST_ASKS, SHAPED_ROWS = 128, 4, 256  # as in native/include/outrider/policy.h
 
 
-def one(times: PassTimes, rows: int, sequences: int = 1) -> float:
+def pass_times(cost: StepCost | None) -> _native.PassTimes:
+    return _native.PassTimes((PRIOR if cost is None else cost).seconds, cost is not None)
+
+
+def one(times: _native.PassTimes, rows: int, sequences: int = 1) -> float:
     return times.table(sequences, rows, 0, 64.0)[0]
 
 
 def test_without_news_a_profile_is_believed() -> None:
-    times = PassTimes(Stairs())
+    times = pass_times(Stairs())
     table = times.table(1, 1, 80, 10.0)
     assert table == [Stairs().seconds(1, rows, CONTEXT_BLOCK / 2) for rows in range(1, 82)]
 
 
 def test_the_level_follows_the_load_of_the_machine() -> None:
-    times = PassTimes(Stairs())
+    times = pass_times(Stairs())
     for rows in [1, 4, 8] * 30:
         times.learn(1, rows, 64.0, Stairs(2.5).seconds(1, rows, 64.0))
     for rows in (1, 2, 4, 8, 12, 70):
@@ -30,7 +39,7 @@ def test_the_level_follows_the_load_of_the_machine() -> None:
 
 
 def test_the_shape_is_learned_without_a_profile() -> None:
-    times = PassTimes(None)
+    times = pass_times(None)
     for rows in [1, 2, 4, 8, 16] * 40:
         times.learn(1, rows, 64.0, Computing().seconds(1, rows, 64.0))
     for rows in (1, 2, 3, 4, 6, 8, 12, 16):
@@ -38,7 +47,7 @@ def test_the_shape_is_learned_without_a_profile() -> None:
 
 
 def test_outliers_move_little() -> None:
-    times = PassTimes(Stairs())
+    times = pass_times(Stairs())
     chance = random.Random(2)
     for _ in range(300):
         seconds = Stairs().seconds(1, 4, 64.0)
@@ -48,7 +57,7 @@ def test_outliers_move_little() -> None:
 
 @pytest.mark.parametrize("seconds", [0.0, -1.0, math.inf, math.nan])
 def test_what_is_no_time_is_ignored(seconds: float) -> None:
-    times, drafts = PassTimes(Stairs()), DraftTimes()
+    times, drafts = pass_times(Stairs()), DraftTimes()
     before = one(times, 3)
     times.learn(1, 3, 64.0, seconds)
     assert one(times, 3) == before
@@ -59,7 +68,7 @@ def test_what_is_no_time_is_ignored(seconds: float) -> None:
 
 
 def test_a_plain_pass_is_due_seldom() -> None:
-    times = PassTimes(None)
+    times = pass_times(None)
     due = 0
     for step in range(2000):
         rows = 1 + step % 8
@@ -69,12 +78,12 @@ def test_a_plain_pass_is_due_seldom() -> None:
         else:
             times.learn(1, rows + 30, 64.0, 0.02)
     assert 5 < due < 2000 / 100
-    assert not PassTimes(None).plain_is_due(SHAPED_ROWS + 1)
+    assert not pass_times(None).plain_is_due(SHAPED_ROWS + 1)
 
 
 def test_a_plain_pass_is_due_at_once_under_a_load_that_is_new() -> None:
     """Long alone, so that the next look was far away; then 30 sequences whose drafts hide what a plain pass takes."""
-    times = PassTimes(None)
+    times = pass_times(None)
     for _ in range(1000):
         rows = 1 if times.plain_is_due(1) else 5
         times.learn(1, rows, 64.0, 0.004 * rows)
@@ -86,7 +95,7 @@ def test_a_plain_pass_is_due_at_once_under_a_load_that_is_new() -> None:
 
 
 def test_a_plain_pass_that_happens_anyway_is_not_due() -> None:
-    times = PassTimes(Stairs())
+    times = pass_times(Stairs())
     for _ in range(2000):
         assert not times.plain_is_due(1)
         times.learn(1, 1, 64.0, 0.004)

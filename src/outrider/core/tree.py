@@ -6,8 +6,7 @@ Dimensions: n draft nodes, V vocabulary.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import repeat
-from operator import ge, le, lt
+from numbers import Real
 
 from outrider.core.types import Draft
 from outrider.errors import UsageError
@@ -53,7 +52,12 @@ def follow(draft: Draft, tokens: Sequence[int]) -> tuple[int, ...]:
 
 def is_chain(draft: Draft) -> bool:
     """Whether every node hangs below the one before it (an empty draft is a chain)."""
-    return draft.parents == tuple(range(-1, len(draft.parents) - 1))
+    return draft.parents == _chain(len(draft.parents))
+
+
+def _chain(n: int) -> tuple[int, ...]:
+    """The parents of a chain of n nodes."""
+    return tuple(range(-1, n - 1))
 
 
 def keep(draft: Draft, nodes: Sequence[int]) -> Draft:
@@ -69,36 +73,54 @@ def keep(draft: Draft, nodes: Sequence[int]) -> Draft:
     )
 
 
-def validate(draft: Draft, vocab: int) -> None:
-    """Raise UsageError unless both are tuples [n] of int, parents[i] lies in [-1, i) and tokens[i] in [0, V).
+def validate(draft: Draft, vocab: int) -> int:
+    """Nodes on the longest path of a sound draft; n if it is a chain, and only then.
 
-    And unless the first `forced` nodes exist and are a chain, and the scores, if there are any, are n numbers in 0..1.
+    Raise UsageError unless tokens and parents are tuples [n] of int, parents[i] in [-1, i) and tokens[i] in [0, V); the
+    first `forced` nodes exist and are a chain; and scores and q, where there are any, are tuples [n], scores of numbers
+    in 0..1.
     """
-    if not _sound(draft, vocab):
+    deepest = _deepest(draft, vocab)
+    if deepest < 0:
         _explain(draft, vocab)
-    if not isinstance(draft.forced, int) or draft.parents[: draft.forced] != tuple(range(-1, draft.forced - 1)):
-        raise UsageError(
-            f"a draft of {len(draft)} nodes calls {draft.forced!r} forced; the first of its nodes, a chain, can be"
-        )
-    score = draft.score
-    # Compared one by one: the least of several hides what is no number.
-    if score is not None and (
-        len(score) != len(draft) or not all(map(le, repeat(0.0), score)) or not all(map(ge, repeat(1.0), score))
-    ):
-        raise UsageError(f"a draft of {len(draft)} nodes has the scores {score!r:.100}; give each node one in 0..1")
+        deepest = max(depths(draft), default=-1) + 1
+    n, forced = len(draft.tokens), draft.forced
+    # No tuple is made where nothing is forced, as nearly always.
+    if not isinstance(forced, int) or not 0 <= forced <= n or (forced and draft.parents[:forced] != _chain(forced)):
+        raise UsageError(f"a draft of {n} nodes calls {forced!r} forced; the first of its nodes, a chain, can be")
+    if draft.score is not None and not _scored(draft.score, n):
+        raise UsageError(f"a draft of {n} nodes has the scores {draft.score!r:.100}; give each node one in 0..1")
+    if draft.q is not None and (not isinstance(draft.q, tuple) or len(draft.q) != n):
+        raise UsageError(f"a draft of {n} nodes has a q of {type(draft.q).__name__}; give each node one in a tuple")
+    return deepest
 
 
-def _sound(draft: Draft, vocab: int) -> bool:
-    """Whether tokens and parents are what they must be; every step asks, so nothing here is a loop in Python."""
+def _deepest(draft: Draft, vocab: int) -> int:
+    """Nodes on the longest path; -1 where tokens or parents look wrong.
+
+    Every step asks, when a pass has just emptied the caches: one loop touches less than a call for each question.
+    """
     tokens, parents = draft.tokens, draft.parents
-    return (
-        type(tokens) is type(parents) is tuple
-        and len(tokens) == len(parents)
-        and {int}.issuperset(map(type, tokens))
-        and {int}.issuperset(map(type, parents))
-        and (not tokens or (min(tokens) >= 0 and max(tokens) < vocab and min(parents) >= -1))
-        and all(map(lt, parents, range(len(parents))))
-    )
+    if not (type(tokens) is type(parents) is tuple and len(tokens) == len(parents)):
+        return -1
+    below = [0]  # nodes above the children of the root, then of each node
+    for token, parent in zip(tokens, parents, strict=True):
+        if type(token) is not int or type(parent) is not int:
+            return -1
+        if not (0 <= token < vocab and 0 <= parent + 1 < len(below)):
+            return -1
+        below.append(below[parent + 1] + 1)
+    return max(below)
+
+
+def _scored(score: tuple[float, ...], n: int) -> bool:
+    if not isinstance(score, tuple) or len(score) != n:
+        return False
+    for chance in score:
+        # NaN fails both comparisons.
+        if (type(chance) is not float and not isinstance(chance, Real)) or not 0.0 <= chance <= 1.0:
+            return False
+    return True
 
 
 def _explain(draft: Draft, vocab: int) -> None:

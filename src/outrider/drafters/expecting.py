@@ -57,7 +57,7 @@ class ExpectingDrafter:
         self._inner.observe(outcomes)
 
     def end(self, seq: int) -> None:
-        del self._starts[seq]
+        self._starts.pop(seq, None)
         self._drafted.discard(seq)
         if seq in self._known:
             self._known.remove(seq)

@@ -133,8 +133,8 @@ class Team:
 
     def _sound(self, number: int, seq: int, draft: Draft, budget: Budget) -> bool:
         try:
-            tree.validate(draft, _ANY_ID)
-            if len(draft) > budget.nodes or max(tree.depths(draft), default=-1) >= budget.depth:
+            depth = tree.validate(draft, _ANY_ID)
+            if len(draft) > budget.nodes or depth > budget.depth:
                 raise UsageError(f"a draft of {len(draft)} nodes is over its budget {budget}")
         except (UsageError, TypeError, AttributeError) as error:
             self._leave_out(number, [seq], error)

@@ -20,6 +20,7 @@ from outrider.errors import UsageError
 from outrider.policy.base import Policy
 
 _NOTHING = Budget(0, 0)
+_POINT = Law.POINT  # an attribute of an enumeration is a call
 # A proposal may take as long as all passes of its answer so far, and this: then waiting for it can pay no more.
 _PATIENCE_S = 2.0
 
@@ -121,16 +122,14 @@ class Drafting:
                 turn.draft = draft
 
     def _may_cut(self, turn: Turn) -> bool:
-        return turn.draft.law is Law.POINT or rule_for(self._rule, turn.sequence.view.sampling) is COUPLED
+        return turn.draft.law is _POINT or rule_for(self._rule, turn.sequence.view.sampling) is COUPLED
 
     def _checked(self, draft: Draft, budget: Budget, answer: Sequence) -> Draft:
         try:
-            tree.validate(draft, self._vocab)
-            chain = tree.is_chain(draft)
-            depth = len(draft) if chain else max(tree.depths(draft)) + 1
-            if len(draft) > budget.nodes or depth > budget.depth:
-                raise UsageError(f"a draft has {len(draft)} nodes and depth {depth}, over its budget {budget}")
-            if not chain and not self._trees:
+            depth, nodes = tree.validate(draft, self._vocab), len(draft.tokens)
+            if nodes > budget.nodes or depth > budget.depth:
+                raise UsageError(f"a draft has {nodes} nodes and depth {depth}, over its budget {budget}")
+            if depth < nodes and not self._trees:
                 raise UsageError("a draft branches, which this backend cannot verify; draft chains")
             rule_for(self._rule, answer.view.sampling).check(draft, self._vocab)
         except (UsageError, TypeError, AttributeError) as error:
@@ -175,12 +174,16 @@ def _malformed(what: str) -> str:
 def _cut(budget: Budget, turn: Turn) -> Budget:
     """What request and memory allow; and the pass adds the target's own token too, so that a draft deeper than room - 1
     could only be trimmed."""
+    if budget.nodes < 1 or budget.depth < 1:
+        return _NOTHING
     answer = turn.sequence
-    depth, nodes = min(budget.depth, answer.room - 1, turn.depth), budget.nodes
-    if answer.request.max_draft is not None:
-        nodes = min(nodes, answer.request.max_draft)
+    depth, nodes, most = min(budget.depth, answer.room - 1, turn.depth), budget.nodes, answer.request.max_draft
+    if most is not None and most < nodes:
+        nodes = most
     depth = min(depth, nodes)
     if depth < 1:
         return _NOTHING
+    if depth == budget.depth and nodes == budget.nodes:
+        return budget
     # More nodes than levels are a wish for a tree: a chain that is cut short stays a chain.
     return Budget(nodes if budget.nodes > budget.depth else depth, depth)
