@@ -66,13 +66,15 @@ def keep(draft: Draft, nodes: Sequence[int]) -> Draft:
         None if draft.q is None else tuple(draft.q[node] for node in nodes),
         sum(node < draft.forced for node in nodes),
         None if draft.score is None else tuple(draft.score[node] for node in nodes),
+        None if draft.drafters is None else tuple(draft.drafters[node] for node in nodes),
     )
 
 
 def validate(draft: Draft, vocab: int) -> None:
     """Raise UsageError unless both are tuples [n] of int, parents[i] lies in [-1, i) and tokens[i] in [0, V).
 
-    And unless the first `forced` nodes exist and are a chain, and the scores, if there are any, are n numbers in 0..1.
+    And unless the first `forced` nodes exist and are a chain, the scores, if there are any, are n numbers in 0..1, and
+    the drafters, if there are any, n.
     """
     if not _sound(draft, vocab):
         _explain(draft, vocab)
@@ -86,6 +88,9 @@ def validate(draft: Draft, vocab: int) -> None:
         len(score) != len(draft) or not all(map(le, repeat(0.0), score)) or not all(map(ge, repeat(1.0), score))
     ):
         raise UsageError(f"a draft of {len(draft)} nodes has the scores {score!r:.100}; give each node one in 0..1")
+    drafters = draft.drafters
+    if drafters is not None and (type(drafters) is not tuple or len(drafters) != len(draft)):
+        raise UsageError(f"a draft of {len(draft)} nodes has the drafters {drafters!r:.100}; give each node one name")
 
 
 def _sound(draft: Draft, vocab: int) -> bool:
