@@ -17,6 +17,7 @@ from typing import Any, Generic, TypeVar
 import httpx
 
 from outrider.api import Chunk, Drafted, Failed, FailureKind, Generator, Live, LiveState, Request, Snapshot
+from outrider.constraints.base import MatcherMaker
 from outrider.constraints.compiler import Compiler
 from outrider.constraints.vocabulary import Vocabulary
 from outrider.drafters.base import Drafter
@@ -176,8 +177,8 @@ class ThreadLive:
         )
 
 
-def engine(law: LogitsOf, drafter: Drafter | None = None) -> Engine:
-    """Speculative, with constraints, over a table; by default with n-grams and predictions."""
+def compiler() -> Compiler:
+    """Of the table's vocabulary."""
     vocabulary = Vocabulary(
         VOCAB,
         TOKENIZER.vocab,
@@ -186,11 +187,16 @@ def engine(law: LogitsOf, drafter: Drafter | None = None) -> Engine:
         TOKENIZER.eos_ids,
         partial(TOKENIZER.encode, special=False),
     )
+    return Compiler(vocabulary)
+
+
+def engine(law: LogitsOf, drafter: Drafter | None = None, matchers: MatcherMaker | None = None) -> Engine:
+    """Speculative, with constraints, over a table; by default with n-grams and predictions."""
     inner = First([PredictedDrafter(), NgramDrafter()]) if drafter is None else drafter
     detokenizer = partial(Detokenizer, TOKENIZER, skip_special=True)
     backend = TableBackend(law, VOCAB, context=CONTEXT, block_tokens=16)
     return Engine(
-        backend, GrammarDrafter(inner), Fixed(4), detokenizer, TOKENIZER.eos_ids, matchers=Compiler(vocabulary)
+        backend, GrammarDrafter(inner), Fixed(4), detokenizer, TOKENIZER.eos_ids, matchers=matchers or compiler()
     )
 
 
