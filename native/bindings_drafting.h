@@ -15,6 +15,8 @@ nb::object floats(const std::vector<double>& values) {
 
 nb::tuple grown(const Grown& draft) { return nb::make_tuple(ints(draft.tokens), ints(draft.parents), floats(draft.scores)); }
 
+nb::tuple blended(const Grown& draft) { return nb::make_tuple(ints(draft.tokens), ints(draft.parents), floats(draft.scores), ints(draft.sources)); }
+
 template <class T>
 using Array = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
@@ -130,7 +132,7 @@ void bind_drafting(nb::module_& m) {
              for (const auto& [word, named, unsaid] : weights) given.push_back({word, named, unsaid});
              new (at) Blend(std::move(sources), Mixer(given, bias, rate));
            }, nb::arg("sources"), nb::arg("weights"), nb::arg("bias"), nb::arg("rate"))
-      .def("grow", [](Blend& b, int nodes, int depth, int branches, double least) { return grown(b.grow({nodes, depth, branches, least})); },
+      .def("grow", [](Blend& b, int nodes, int depth, int branches, double least) { return blended(b.grow({nodes, depth, branches, least})); },
            nb::arg("nodes"), nb::arg("depth"), nb::arg("branches"), nb::arg("least"))
       .def("learn", &Blend::learn, nb::arg("tokens"))
       .def_prop_ro("weights", [](const Blend& b) {

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from outrider.api import Constraint, ConstraintKind, LogprobsMode, Request, Sampling
-from outrider.asking import Ask, Chance, Ending, Form, Guessing, Nudges, Telling
+from outrider.asking import PREDICTED, Ask, Chance, Ending, Form, Guessing, Nudges, Telling
+from outrider.drafters.predicted import PredictedDrafter
 from outrider.errors import UsageError
 
 SCHEMA = {"type": "object", "properties": {"b": {"type": "integer"}, "a": {"type": "null"}}}
@@ -26,7 +27,7 @@ def test_everything_arrives() -> None:
         ending=Ending(50, 4, True, ["a", "b"], range(4, 6)),
         form=Form(regex="a+", constrain_after="</think>"),
         telling=Telling(2, 3, "processed", 0),
-        guessing=Guessing(True, 5, "text"),
+        guessing=Guessing(True, 5, "text", ["suffix", "predicted"]),
     )
     assert ask.guessing.text() == "text"
     assert ask.request((7, 8), [9, 4]) == Request(
@@ -56,6 +57,7 @@ def test_everything_arrives() -> None:
         prompt_logprobs=0,
         constraint=Constraint(ConstraintKind.REGEX, "a+", "</think>"),
         max_draft=5,
+        drafters=("suffix", "predicted"),
         prediction=(9, 4),
     )
     assert Ask(guessing=Guessing(speculate=False)).request([1]).speculate is False
@@ -67,6 +69,22 @@ def test_predictions() -> None:
         Guessing(prediction=[1, 2]).text()  # type: ignore[arg-type]
     with pytest.raises(UsageError, match=r"^there is a prediction but speculate is False"):
         Guessing(False, prediction="x").text()
+    with pytest.raises(UsageError, match=r"^there is a prediction but drafters leaves out 'predicted'"):
+        Guessing(prediction="x", drafters=["suffix"]).text()
+
+
+def test_who_may_draft() -> None:
+    assert Guessing().names() is Guessing(speculate=False).names() is None
+    assert Guessing(drafters=["suffix", "store"]).names() == ("suffix", "store")
+    for wrong in ("suffix", 7):
+        with pytest.raises(UsageError, match=f"^drafters is {wrong!r}; give a list of names"):
+            Guessing(drafters=wrong).names()  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match=r"^drafters is \['suffix'\] but speculate is False; leave one out"):
+        Guessing(False, drafters=["suffix"]).names()
+
+
+def test_the_drafter_of_predictions_is_called_as_it_calls_itself() -> None:
+    assert PredictedDrafter.name == PREDICTED
 
 
 def test_a_seed_of_none_is_a_new_one() -> None:

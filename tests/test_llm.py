@@ -39,7 +39,7 @@ TOKENIZER = Tokenizer(TokenizerData("gpt2", "smollm", TOKENS, TYPES, MERGES, eos
 KEYWORDS = """raw max_tokens temperature top_k top_p min_p typical_p frequency_penalty presence_penalty
     repetition_penalty logit_bias allowed_token_ids banned_token_ids min_tokens ignore_eos stop stop_token_ids seed n
     logprobs logprobs_mode prompt_logprobs echo json_schema json_object regex grammar constrain_after speculate
-    max_draft prediction"""
+    max_draft prediction drafters"""
 
 
 def llm(law: LogitsOf, chat: str | None = CHAT_TEMPLATE) -> LLM:
@@ -144,6 +144,7 @@ def test_every_keyword_arrives_in_the_request() -> None:
         "constrain_after": "then",
         "max_draft": 3,
         "prediction": "<|im_end|> fish",
+        "drafters": ["ngram", "predicted"],
     }
     # The other three forms exclude json_schema, and speculate=False a prediction; test_asking has them.
     assert set(KEYWORDS.split()) - set(given) == {"json_object", "regex", "grammar", "speculate"}
@@ -154,7 +155,7 @@ def test_every_keyword_arrives_in_the_request() -> None:
     assert (first.max_tokens, first.min_tokens, first.ignore_eos, first.n) == (40, 2, True, 2)
     assert (first.stop, first.stop_token_ids) == (("x",), (9,))
     assert (first.logprobs, first.logprobs_mode, first.prompt_logprobs) == (3, LogprobsMode.PROCESSED, 1)
-    assert (first.speculate, first.max_draft) == (True, 3)
+    assert (first.speculate, first.max_draft, first.drafters) == (True, 3, ("ngram", "predicted"))
     assert first.prediction == tuple(TOKENIZER.encode("<|im_end|> fish", special=False))
     assert 2 not in first.prediction, "a prediction is text: it cannot spell a control token"
     assert first.constraint == Constraint(ConstraintKind.JSON_SCHEMA, '{"type": "null"}', "then")

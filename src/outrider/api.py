@@ -97,6 +97,7 @@ class Request:
     constraint: Constraint | None = None
     speculate: bool = True  # False: plain decoding, whatever drafts for the others
     max_draft: int | None = None  # nodes that may be drafted for it in a pass; None: as many as the policy likes
+    drafters: tuple[str, ...] | None = None  # names of those that may draft for it; None: all that there are
     prediction: tuple[int, ...] = ()  # ids that the answer may repeat, in part and in order
     scope: str = ""  # tenant: caches and memories are shared only within one
 
@@ -151,6 +152,7 @@ class Pass:
     token: int  # the target's own
     seconds: float
     forced: int = 0  # the first so many drafted nodes are text that the constraint leaves no choice about
+    drafters: tuple[str, ...] = ()  # who guessed each drafted node; empty where it is not known
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +170,8 @@ class Chunk:
     logprobs: tuple[Logprob, ...] | None = None  # one for each id, if asked for
     # With the first chunk of an answer, if asked for: one for each prompt id, None for the first of them.
     prompt_logprobs: tuple[Logprob | None, ...] | None = None
+    # Who guessed each token, None for the target's own; empty where it is not known.
+    drafters: tuple[str | None, ...] = ()
 
 
 class Generator(Protocol):
@@ -203,6 +207,21 @@ class LiveState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Drafted:
+    """What one drafter guessed, and what of it was kept; first position first.
+
+    A position counts for the drafter that guessed a node there, so that the sums over drafters of what was drafted may
+    be more than there were passes.
+    """
+
+    name: str
+    drafted: int
+    accepted: int
+    drafted_by_position: tuple[int, ...]
+    accepted_by_position: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """The numbers of a Live at one moment; counts are since its start unless another time is named.
 
@@ -229,6 +248,7 @@ class Snapshot:
     accepted: int
     drafted_by_position: tuple[int, ...]  # passes that verified a node at this depth, for each sequence
     accepted_by_position: tuple[int, ...]  # and that kept one
+    drafters: tuple[Drafted, ...]  # the same for each drafter
     budget: float  # nodes drafted in the last pass, a sequence that could have had some
     goodput_tok_s: float  # tokens kept per second, over the last seconds of work
     pass_rows_histogram: tuple[int, ...]  # entry i: passes of 2**(i-1) < rows <= 2**i

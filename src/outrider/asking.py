@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from outrider.api import Constraint, ConstraintKind, LogprobsMode, Request, Sampling
 from outrider.errors import UsageError
 
+PREDICTED = "predicted"  # the drafter of predictions
 _ANY_OBJECT = '{"type": "object"}'
 
 
@@ -144,6 +145,7 @@ class Guessing:
     speculate: bool = True
     max_draft: int | None = None
     prediction: str | None = None
+    drafters: Sequence[str] | None = None
 
     def text(self) -> str:
         """The text that is expected in the answer, empty for none. UsageError for what is no text, or never used."""
@@ -153,7 +155,22 @@ class Guessing:
             raise UsageError(f"prediction is {self.prediction!r:.80}; give the text that the answer may repeat")
         if not self.speculate:
             raise UsageError("there is a prediction but speculate is False, so nothing would use it; leave one out")
+        if self.drafters is not None and PREDICTED not in self.drafters:
+            raise UsageError(
+                f"there is a prediction but drafters leaves out {PREDICTED!r}, so nothing would use it; add it, or "
+                "leave the prediction out"
+            )
         return self.prediction
+
+    def names(self) -> tuple[str, ...] | None:
+        """Who may draft; None: all. UsageError for what is no list of names, and where nobody may."""
+        if self.drafters is None:
+            return None
+        if isinstance(self.drafters, str) or not isinstance(self.drafters, Sequence):
+            raise UsageError(f"drafters is {self.drafters!r:.80}; give a list of names, such as ['suffix']")
+        if not self.speculate:
+            raise UsageError(f"drafters is {self.drafters!r:.80} but speculate is False; leave one out")
+        return tuple(self.drafters)
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +216,7 @@ class Ask:
             constraint=self.form.constraint(),
             speculate=self.guessing.speculate,
             max_draft=self.guessing.max_draft,
+            drafters=self.guessing.names(),
             prediction=tuple(prediction),
         )
 

@@ -92,6 +92,7 @@ class LLM:
         speculate: bool = True,
         max_draft: int | None = None,
         prediction: str | None = None,
+        drafters: Sequence[str] | None = None,
     ) -> Result:
         """The whole answer to a text (one user message) or to messages ({"role": ..., "content": ...}).
 
@@ -100,8 +101,8 @@ class LLM:
         call. The answer ends before the stop strings and ids, at max_tokens, or where its constraint ends: json_schema
         (a dict, a bool or JSON text), json_object, regex or grammar (Lark), from the start or behind the text
         constrain_after. logprobs and prompt_logprobs: how many alternatives to tell with each token; echo puts the
-        prompt's text in front. speculate=False decodes plainly, max_draft bounds the tokens drafted per pass, and
-        prediction is text that the answer is expected to repeat in part.
+        prompt's text in front. speculate=False decodes plainly, max_draft bounds the tokens drafted per pass,
+        prediction is text that the answer is expected to repeat in part, and drafters names those that may draft.
         """
         chance = Chance(temperature, top_k, top_p, min_p, typical_p, seed)
         penalties = (frequency_penalty, presence_penalty, repetition_penalty)
@@ -109,7 +110,7 @@ class LLM:
         ending = Ending(max_tokens, min_tokens, ignore_eos, stop, stop_token_ids)
         form = Form(json_schema, json_object, regex, grammar, constrain_after)
         telling = Telling(n, logprobs, logprobs_mode, prompt_logprobs, echo)
-        guessing = Guessing(speculate, max_draft, prediction)
+        guessing = Guessing(speculate, max_draft, prediction, drafters)
         return self._whole(prompt, Ask(raw, chance, nudges, ending, form, telling, guessing))
 
     def stream(
@@ -147,6 +148,7 @@ class LLM:
         speculate: bool = True,
         max_draft: int | None = None,
         prediction: str | None = None,
+        drafters: Sequence[str] | None = None,
     ) -> Iterator[Chunk]:
         """`generate`, in chunks as they become certain; joined they are its answer. Closing the iterator ends it.
 
@@ -158,7 +160,7 @@ class LLM:
         ending = Ending(max_tokens, min_tokens, ignore_eos, stop, stop_token_ids)
         form = Form(json_schema, json_object, regex, grammar, constrain_after)
         telling = Telling(n, logprobs, logprobs_mode, prompt_logprobs, echo)
-        guessing = Guessing(speculate, max_draft, prediction)
+        guessing = Guessing(speculate, max_draft, prediction, drafters)
         return self.answer(prompt, Ask(raw, chance, nudges, ending, form, telling, guessing))
 
     def answer(self, prompt: Prompt, ask: Ask) -> Iterator[Chunk]:

@@ -5,6 +5,7 @@ Not named after its function: importing a submodule `load` would hide the functi
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -75,7 +76,8 @@ def load(
     judge = rules.find(rule)
     wish = _Wish(drafter, gamma, draft_model, store, head)
     parts = _parts(model, wish, threads)
-    engine = _engine(parts.backend, parts.tokenizer, wish, wish.policy(), judge)
+    matchers = _compiler(parts.tokenizer, parts.backend.vocab)
+    engine = _engine(parts.backend, parts.tokenizer, wish, wish.policy(), judge, matchers)
     return LLM(parts.name, engine, parts.backend, parts.tokenizer, parts.chat)
 
 
@@ -107,7 +109,10 @@ def serve(
             raise UsageError(f"{name} is {number}; it must be at least 1")
     parts = _parts(model, wish, threads)
     policy = _goodput() if gamma is None else wish.policy()
-    engine = _engine(parts.backend, parts.tokenizer, wish, policy, judge, slots)
+    matchers = _compiler(parts.tokenizer, parts.backend.vocab)
+    with suppress(UsageError):  # a vocabulary that can have no constraints: whoever asks for one is told
+        matchers.prepare()
+    engine = _engine(parts.backend, parts.tokenizer, wish, policy, judge, matchers, slots)
     budget = int(KV_SHARE * free_memory_bytes()) if kv_bytes is None else kv_bytes
     service = Service(engine, budget, queue=queue)
     service.start()
@@ -129,7 +134,8 @@ def generator(
     """
     wish = _Wish(drafter, gamma, draft_model, store, head)
     wish.check()
-    return _engine(llm.backend, llm.tokenizer, wish, wish.policy(), rules.COUPLED)
+    matchers = _compiler(llm.tokenizer, llm.backend.vocab)
+    return _engine(llm.backend, llm.tokenizer, wish, wish.policy(), rules.COUPLED, matchers)
 
 
 def make_drafter(llm: LLM, name: str, store: str | Path | None = None) -> Drafter:
@@ -317,7 +323,13 @@ def _parts(model: str | Path | None, wish: _Wish, threads: int | None) -> _Parts
 
 
 def _engine(
-    backend: Backend, tokenizer: Tokenizer, wish: _Wish, policy: Policy, rule: rules.Rule, slots: int = SLOTS
+    backend: Backend,
+    tokenizer: Tokenizer,
+    wish: _Wish,
+    policy: Policy,
+    rule: rules.Rule,
+    matchers: Compiler,
+    slots: int = SLOTS,
 ) -> Engine:
     drafter = wish.settled(backend).drafter(backend, tokenizer, rule)
     return Engine(
@@ -328,7 +340,7 @@ def _engine(
         partial(Detokenizer, tokenizer, skip_special=True),
         tokenizer.eos_ids,
         rule=rule,
-        matchers=_compiler(tokenizer, backend.vocab),
+        matchers=matchers,
         slots=slots,
     )
 

@@ -104,6 +104,17 @@ def test_tree_siblings_name_the_accepted_one() -> None:
     assert text.startswith("pass 3: position 9, 0.0 ms, 4 drafted, 2 accepted\n")
 
 
+def test_it_says_who_guessed() -> None:
+    tokens, who = ids(b" sky", b" is", b" red", b" blue"), ("grammar", "suffix", "store", "suffix")
+    one = Pass(9, tokens, (-1, 0, 1, 2), (0, 1), IDS[b" blue"], 0.0, forced=1, drafters=who)
+    first, second, third, fourth, own, *_ = story.tell(1, one, name, colour=False).splitlines()[1:]
+    assert first.endswith("forced by the constraint, accepted")
+    assert second.endswith("accepted (suffix)")
+    assert third.endswith('the target wanted " blue" (store)')
+    assert fourth.endswith("not looked at (suffix)")
+    assert "(recovered)" in own
+
+
 def test_forced_nodes_are_named() -> None:
     one = Pass(9, ids(b" sky", b" is", b" red"), (-1, 0, 1), (0, 1), IDS[b" blue"], 0.0, forced=1)
     text = story.tell(1, one, name, colour=True)

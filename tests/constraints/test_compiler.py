@@ -12,6 +12,7 @@ import pytest
 from tests.constraints.vocabularies import END, JSON_OBJECT, OTHER_END, SIZE, ids_in, push_all, small, spell, write
 
 from outrider.api import Constraint, ConstraintKind
+from outrider.constraints import guidance
 from outrider.constraints.base import Matcher
 from outrider.constraints.compiler import Compiler
 from outrider.constraints.vocabulary import Vocabulary
@@ -175,6 +176,16 @@ def test_a_vocabulary_without_an_end_of_text_is_refused() -> None:
     vocabulary = Vocabulary(256, 256, spell, lambda _: False, frozenset(), lambda text: list(text.encode()))
     with pytest.raises(UsageError, match="has no end of text, which a constraint needs"):
         Compiler(vocabulary)(JSON_OBJECT)
+    with pytest.raises(UsageError, match="has no end of text, which a constraint needs"):
+        Compiler(vocabulary).prepare()
+
+
+def test_what_was_prepared_is_not_prepared_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiler = Compiler(small())
+    compiler.prepare()
+    monkeypatch.setattr(guidance, "tokenizer", lambda vocabulary: pytest.fail("the vocabulary was prepared twice"))
+    compiler.prepare()
+    assert compiler(JSON_OBJECT).mask().any()
 
 
 def test_the_mask_covers_the_padding_of_the_backend() -> None:

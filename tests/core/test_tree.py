@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, cast
 
@@ -22,6 +23,21 @@ def test_depths_and_paths() -> None:
     assert tree.depths(TREE) == (0, 1, 1, 2, 0)
     assert tree.path(TREE, 3) == (0, 2, 3)
     assert tree.path(TREE, -1) == ()
+
+
+def test_a_part_keeps_what_is_said_of_its_nodes() -> None:
+    whole = replace(TREE, score=(0.1, 0.2, 0.3, 0.4, 0.5), drafters=("a", "b", "c", "d", "e"), forced=1)
+    part = tree.keep(whole, (0, 2, 3))
+    assert part == Draft((10, 12, 13), (-1, 0, 1), forced=1, score=(0.1, 0.3, 0.4))
+    assert part.drafters == ("a", "c", "d")
+    assert tree.keep(TREE, (0, 2)).drafters is None
+
+
+@pytest.mark.parametrize("drafters", [("a",) * 4, ("a",) * 6, ["a"] * 5, "abcde"])
+def test_each_node_has_one_name(drafters: object) -> None:
+    with pytest.raises(UsageError, match="give each node one name"):
+        tree.validate(replace(TREE, drafters=cast(Any, drafters)), 99)
+    tree.validate(replace(TREE, drafters=("a",) * 5), 99)
 
 
 def test_children_stand_in_their_order() -> None:

@@ -65,7 +65,7 @@ def says(source: _native.Source) -> dict[int, float]:
 def test_a_chance_is_the_mixture_of_what_all_say(first: list[int], second: list[int]) -> None:
     words = [says(text(first)), says(text(second))]
     blend = _native.Blend([text(first), text(second)], WEIGHTS, BIAS, RATE)
-    tokens, parents, scores = blend.grow(16, 1, 8, 0.0)
+    tokens, parents, scores, _ = blend.grow(16, 1, 8, 0.0)
     expected = {}
     for token in {*words[0], *words[1]}:
         expected[token] = mixed([said.get(token, 0.0) if said else None for said in words])
@@ -77,6 +77,21 @@ def test_a_chance_is_the_mixture_of_what_all_say(first: list[int], second: list[
     )
 
 
+@given(st.lists(st.integers(0, 4), min_size=3, max_size=40), st.lists(st.integers(0, 4), min_size=3, max_size=40))
+def test_a_node_is_credited_to_the_source_that_spoke_most_for_it(first: list[int], second: list[int]) -> None:
+    """The definition: of those that named the token, the one with the largest term in the sum of log-odds."""
+    said = [says(text(first)), says(text(second))]
+    blend = _native.Blend([text(first), text(second)], WEIGHTS, BIAS, RATE)
+    tokens, _, _, loudest = blend.grow(16, 1, 8, 0.0)
+    for token, source in zip(tokens, loudest, strict=True):
+        terms = {
+            number: of_word * log_odds(words[token]) + named
+            for number, (words, (of_word, named, _)) in enumerate(zip(said, WEIGHTS, strict=True))
+            if token in words
+        }
+        assert terms[source] == pytest.approx(max(terms.values()), abs=1e-5)
+
+
 @given(st.lists(st.integers(0, 3), min_size=6, max_size=40), st.integers(1, 12), st.integers(1, 6), st.booleans())
 def test_trees_are_sound_and_chains_are_chains(prompt: list[int], nodes: int, depth: int, chain: bool) -> None:
     drafter = BlendedDrafter([SuffixDrafter(0), RecycleDrafter(VOCAB)], trees=not chain)
@@ -86,6 +101,7 @@ def test_trees_are_sound_and_chains_are_chains(prompt: list[int], nodes: int, de
     assert len(draft) <= nodes
     assert max(tree.depths(draft), default=-1) < depth
     assert (draft.law, draft.q) == (Law.POINT, None)
+    assert {*(draft.drafters or ())} <= {"suffix", "recycle"}
     if chain:
         assert tree.is_chain(draft)
     kept: list[float] = []
@@ -112,6 +128,30 @@ def test_each_member_speaks_where_it_knows_something(store: StoreFile) -> None:
     drafter.end(1)
 
 
+def test_each_node_bears_its_member_s_name_and_others_can_be_left_out(store: StoreFile) -> None:
+    """Behind 1, 2 the text says 6, 0 and the store 3; behind 5 only the store knows anything."""
+    text = [1, 2, 6, 0, 1, 2]
+    cases: list[tuple[list[int], frozenset[str] | None, dict[int, str]]] = [
+        (text, None, {6: "suffix", 0: "suffix"}),
+        ([*text, 5], None, {2: "store"}),
+        (text, frozenset({"suffix", "other"}), {6: "suffix", 0: "suffix"}),
+        ([*text, 5], frozenset({"suffix"}), {}),
+        (text, frozenset({"store"}), {3: "store"}),
+        (text, frozenset({"other"}), {}),
+    ]
+    for seq, (prompt, chosen, expected) in enumerate(cases):
+        drafter = BlendedDrafter([SuffixDrafter(0), StoreDrafter(store)])
+        assert drafter.names == ("suffix", "store")
+        drafter.begin(seq, prompt)
+        view = View(seq, Tokens(prompt), Sampling(), drafters=chosen)
+        (draft,) = drafter.propose([view], [Budget(8, 8)])
+        found = dict(zip(draft.tokens, draft.drafters or (), strict=True))
+        assert {token: found[token] for token in expected} == expected
+        assert set(found.values()) == set(expected.values())
+        drafter.observe([Outcome(seq, draft, (), (6,))])
+        drafter.end(seq)
+
+
 def test_agreement_counts(store: StoreFile) -> None:
     drafter = BlendedDrafter([SuffixDrafter(0), StoreDrafter(store)])
     chances = []
@@ -130,7 +170,7 @@ def test_a_source_that_is_wrong_is_heard_less_and_one_that_is_right_more() -> No
     for _ in range(200):
         blend.grow(4, 1, 8, 0.0)
         blend.learn([3])
-    tokens, _, (first, second) = blend.grow(4, 1, 8, 0.0)
+    tokens, _, (first, second), _ = blend.grow(4, 1, 8, 0.0)
     assert tokens == (3, 2)
     assert first > 0.9
     assert second < 0.1

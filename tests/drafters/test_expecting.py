@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -51,6 +52,23 @@ def test_the_predicted_text_comes_first_and_the_inner_drafter_takes_over() -> No
     drafter.observe([Outcome(1, draft, (), (2,))])
     assert inner.outcomes[-1].draft == draft
     drafter.end(1)
+
+
+def test_each_guess_bears_a_name_and_who_is_not_wanted_is_not_asked() -> None:
+    """A plain inner drafter names nothing itself: the first of its names is meant."""
+    for chosen, tokens, names in (
+        (None, TEXT[:4], ("predicted",) * 4),
+        (frozenset({"predicted"}), TEXT[:4], ("predicted",) * 4),
+        (frozenset({"constant"}), (1,) * 4, None),
+        (frozenset({"grammar"}), (), None),
+    ):
+        drafter = ExpectingDrafter(constant(1))
+        assert drafter.names == ("constant", "predicted")
+        drafter.begin(1, (0,))
+        (draft,) = drafter.propose([replace(view([0]), drafters=chosen)], [WIDE])
+        assert (draft.tokens, draft.drafters) == (tokens, names)
+        drafter.observe([Outcome(1, draft, (), (9,))])
+        drafter.end(1)
 
 
 def test_sequences_of_one_batch_get_what_is_theirs() -> None:

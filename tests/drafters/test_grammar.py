@@ -53,6 +53,26 @@ def test_conformance(check: Callable[[drafter_suite.Maker], None]) -> None:
 def test_names() -> None:
     assert GrammarDrafter(None).name == "grammar"
     assert GrammarDrafter(NgramDrafter()).name == "grammar+ngram"
+    assert GrammarDrafter(None).names == ("grammar",)
+    assert GrammarDrafter(NgramDrafter()).names == ("ngram", "grammar")
+
+
+def test_forced_tokens_bear_a_name_of_their_own() -> None:
+    assert ask(None, 4, 5).drafters == ("grammar",) * 2
+    assert ask(constant(9), 4, 5).drafters == ("grammar",) * 2
+    assert ask(says(Draft.chain((4, 5, 7))), 4, 5).drafters == ("grammar", "grammar", "inner")
+    named = replace(Draft.chain((4, 5, 7)), drafters=("a", "b", "c"))
+    assert ask(says(named), 4, 5).drafters == ("grammar", "grammar", "c")
+    assert ask(says(named)).drafters == ("a", "b", "c")
+
+
+def test_who_is_not_wanted_is_not_asked() -> None:
+    drafter = GrammarDrafter(constant(9))
+    drafter.begin(1, [0])
+    view = View(1, Tokens([0]), Sampling(), forcing(4))
+    for chosen, tokens in (("grammar", (4,)), ("constant", (9,) * 8), ("other", ())):
+        (draft,) = drafter.propose([replace(view, drafters=frozenset({chosen}))], [WIDE])
+        assert draft.tokens == tokens
 
 
 def test_forced_tokens_are_nearly_certain_but_for_the_last() -> None:

@@ -101,6 +101,27 @@ def test_first_takes_the_first_guess() -> None:
     assert ask(First([says(EMPTY), says(EMPTY)])) == EMPTY
 
 
+def test_a_hybrid_names_who_guessed() -> None:
+    def pair() -> tuple[Drafter, Drafter]:
+        return says(Draft.chain((1, 2)), "one"), says(Draft.chain((1, 3)), "two")
+
+    assert ask(First(pair())).drafters == ("one", "one")
+    one, two = pair()
+    hybrid = Merged([First([one]), two])
+    assert hybrid.names == ("one", "two")
+    merged = ask(hybrid)
+    assert dict(zip(merged.tokens, merged.drafters or (), strict=True))[3] == "two"
+
+
+@pytest.mark.parametrize("kind", [First, Best, Merged])
+def test_only_the_members_that_are_wanted_are_asked(kind: Callable[[Sequence[Drafter]], Drafter]) -> None:
+    hybrid = kind([unasked(), says(Draft.chain((3,)), "wanted")])
+    hybrid.begin(1, [0])
+    view = View(1, Tokens([0]), Sampling(), drafters=frozenset({"wanted"}))
+    (draft,) = hybrid.propose([view], [WIDE])
+    assert (draft.tokens, draft.drafters) == ((3,), ("wanted",))
+
+
 def test_first_asks_each_member_only_about_sequences_without_a_guess() -> None:
     odd = FunctionDrafter("odd", lambda view, budget: Draft.chain((1,)) if view.seq % 2 else EMPTY)
     asked: list[int] = []
@@ -164,10 +185,10 @@ def test_drawn_drafts_are_never_merged() -> None:
     q = (np.ones(VOCAB, np.float32) / VOCAB,)
     drawn = Draft((1,), (-1,), Law.IID, q)
     weak, strong = Draft((2,), (-1,), score=(0.1,)), Draft((2,), (-1,), score=(0.95,))
-    assert ask(Merged([says(weak), says(drawn)]), Budget(1, 1)) is drawn
+    assert ask(Merged([says(weak), says(drawn)]), Budget(1, 1)).q is q
     assert ask(Merged([says(strong), says(drawn)]), Budget(1, 1)) == strong
-    assert ask(Merged([says(drawn), says(drawn)])) is drawn
-    assert ask(Best([says(weak), says(drawn)])) is drawn
+    assert ask(Merged([says(drawn), says(drawn)])).q is q
+    assert ask(Best([says(weak), says(drawn)])).q is q
 
 
 def test_scores_are_told_in_chances_and_absent_ones_are_filled_in() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations
 
 import pytest
@@ -76,6 +77,16 @@ def test_a_draft_that_repeats_itself_has_one_voice() -> None:
     twice = Draft((1, 1, 2, 3), (-1, -1, 0, 1))
     merged = merge([twice], [(0.5, 0.5, 0.25, 0.5)], Budget(8, 8))
     assert merged == Draft((1, 3, 2), (-1, 0, 0), score=(0.5, 0.5, 0.25))
+
+
+def test_a_node_bears_the_name_that_the_surest_gives_it() -> None:
+    first = replace(Draft.chain((1, 2, 3)), drafters=("a", "a", "b"))
+    second = replace(Draft.chain((1, 2, 0)), drafters=("c",) * 3)
+    merged = merge([first, second], [(0.5, 0.6, 0.5), (0.6, 0.5, 0.75)], Budget(8, 8))
+    assert merged.tokens == (1, 2, 0, 3)
+    assert merged.drafters == ("c", "a", "c", "b")
+    nameless = replace(second, drafters=None)
+    assert merge([first, nameless], [(0.5,) * 3] * 2, Budget(8, 8)).drafters is None
 
 
 def test_nothing_to_merge() -> None:

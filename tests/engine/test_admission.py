@@ -10,6 +10,7 @@ from tests.engine.naive import LanguageMatcher
 from tests.engine.worlds import EOS, VOCAB, world
 
 from outrider.api import Constraint, ConstraintKind, Request, Sampling
+from outrider.drafters.ngram import NgramDrafter
 from outrider.errors import UsageError
 from outrider.testing.table import RandomLaw
 
@@ -85,6 +86,22 @@ def refused(request: Request, message: str) -> None:
         made.engine.generate([Request((1,)), request])
     assert made.backend.passes == []
     assert made.backend.sequences == 0
+
+
+@pytest.mark.parametrize(
+    ("chosen", "message"),
+    [
+        (("store",), "drafters names 'store'; it may name 'ngram'"),
+        (("ngram", 7), "drafters names 7; it may name 'ngram'"),
+        ((), r"drafters is \(\); name some of 'ngram', or set speculate to false"),
+        ("ngram", "drafters is 'ngram'; name some of"),
+    ],
+)
+def test_drafters_that_are_not_there(chosen: Any, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        world(LAW, NgramDrafter()).engine.generate([Request((1,), drafters=chosen)])
+    with pytest.raises(UsageError, match="but nothing drafts here; leave it out, or load a drafter"):
+        world(LAW).engine.generate([Request((1,), drafters=chosen)])
 
 
 def test_a_constraint_needs_an_engine_with_constraints() -> None:

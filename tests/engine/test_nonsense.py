@@ -39,6 +39,9 @@ MALFORMED: dict[str, Callable[[View, Budget], object]] = {
     "too deep": lambda view, budget: Draft.chain((1,) * (budget.depth + 1)),
     "lists": lambda view, budget: Draft(cast(Any, [1]), cast(Any, [-1])),
     "no draft": lambda view, budget: None,
+    "somebody else's name": lambda view, budget: replace(Draft.chain((1,)), drafters=("else",)),
+    "a name too few": lambda view, budget: replace(Draft.chain((1,)), drafters=()),
+    "a name that is no text": lambda view, budget: replace(Draft.chain((1,)), drafters=cast(Any, ([],))),
     "not a draft": lambda view, budget: (1, 2),
 }
 

@@ -16,6 +16,7 @@ from outrider.api import (
     Chunk,
     Constraint,
     ConstraintKind,
+    Drafted,
     Failed,
     FailureKind,
     FinishReason,
@@ -317,6 +318,7 @@ def test_the_numbers_of_a_snapshot() -> None:
     taken = made.service.snapshot()
     assert (taken.passes, taken.tokens, taken.drafted, taken.accepted) == (2, 10, 7, 7)
     assert taken.drafted_by_position == taken.accepted_by_position == (2, 2, 2, 1)
+    assert taken.drafters == (Drafted("oracle", 7, 7, (2, 2, 2, 1), (2, 2, 2, 1)),)
     assert taken.pass_rows_histogram == (0, 0, 1, 0, 1)
     assert taken.prefix_misses_tok == 7
     assert taken.goodput_tok_s > 0.0

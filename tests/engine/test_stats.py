@@ -95,7 +95,7 @@ def test_tokens_of_the_first_pass_are_not_decoded_ones() -> None:
 def test_the_story_of_a_pass() -> None:
     answer = ask(drafters.oracle({PROMPT: SCRIPT[:5]}, 9), max_tokens=10)
     first, second = answer.stories[:2]
-    assert first == Pass(10, (0, 1, 2), (-1, 0, 1), (0, 1, 2), 3, 6.0)
+    assert first == Pass(10, (0, 1, 2), (-1, 0, 1), (0, 1, 2), 3, 6.0, drafters=("oracle",) * 3)
     assert (second.position, second.drafted, second.path, second.token) == (14, (4, 9, 9), (0,), 5)
     assert [chunk.story is not None for chunk in answer.chunks] == [True] * len(answer.chunks)
 

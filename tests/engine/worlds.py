@@ -97,6 +97,10 @@ def _join(own: tuple[Chunk, ...]) -> Answer:
     assert last.finish_reason is not None
     ids = tuple(token for chunk in own for token in chunk.token_ids)
     origins = tuple(origin for chunk in own for origin in chunk.origins)
+    for chunk in own:
+        guessed = [origin in (Origin.ACCEPTED, Origin.FORCED) for origin in chunk.origins]
+        assert [name is not None for name in chunk.drafters] == guessed, "every kept guess has a name, nothing else has"
+        assert chunk.story is None or len(chunk.story.drafters) == len(chunk.story.drafted)
     usage = last.usage
     assert len(ids) == len(origins) == usage.completion_tokens
     assert usage.accepted == sum(usage.accepted_per_position)

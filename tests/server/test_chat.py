@@ -109,6 +109,9 @@ def test_the_story_tells_origins_and_passes(fish: Site[ThreadLive]) -> None:
     assert sum(one["kept"] for one in passes) >= origins.count("accepted") > 0
     assert all(one["drafted"] >= one["kept"] >= 0 and one["seconds"] >= 0 for one in passes)
     assert {one["own"] for one in passes} == {"recovered", "bonus"}
+    told = [token for event in events for token in event.get("outrider", {}).get("tokens", [])]
+    assert {token["origin"] for token in told if "drafter" in token} == {"accepted"}
+    assert {token["drafter"] for token in told if token["origin"] == "accepted"} == {"ngram"}
     whole = fish.chat(temperature=0, story=True)["choices"][0]["outrider"]
     assert [token["id"] for part in whole for token in part["tokens"]] == TOKENIZER.encode(FISH, special=False)
 
@@ -159,6 +162,7 @@ def test_every_sampling_field_arrives(raver: Site[ThreadLive]) -> None:
         stop=["zzz", "qqq"],
         max_completion_tokens=7,
         max_draft=2,
+        drafters=["ngram"],
         min_tokens=3,
         ignore_eos=True,
     )
@@ -176,11 +180,12 @@ def test_every_sampling_field_arrives(raver: Site[ThreadLive]) -> None:
     )
     assert request.stop == ("zzz", "qqq")
     assert (request.max_tokens, request.max_draft, request.speculate) == (7, 2, True)
+    assert request.drafters == ("ngram",)
     assert (request.min_tokens, request.ignore_eos) == (3, True)
 
 
 def test_lengths(raver: Site[ThreadLive]) -> None:
-    found = raver.chat(max_tokens=5)
+    found = raver.chat(max_tokens=5, ignore_eos=True)
     assert found["choices"][0]["finish_reason"] == "length"
     assert found["usage"]["completion_tokens"] == 5
     assert raver.refusal(max_tokens=5, max_completion_tokens=6)[1]["param"] == "max_tokens"

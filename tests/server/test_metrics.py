@@ -51,9 +51,12 @@ def test_the_engine_s_own_numbers() -> None:
         40,
         30,
     )
-    assert found["outrider_drafted_positions_total{drafter=auto,position=1}"] == 10
-    assert found["outrider_accepted_positions_total{drafter=auto,position=3}"] == 2
-    assert found["outrider_accepted_tokens_total{drafter=auto}"] == 15
+    assert found["outrider_drafted_positions_total{drafter=ngram,position=1}"] == 9
+    assert found["outrider_drafted_positions_total{drafter=predicted,position=1}"] == 2
+    assert found["outrider_accepted_positions_total{drafter=ngram,position=3}"] == 2
+    assert found["outrider_accepted_positions_total{drafter=predicted,position=3}"] == 0
+    assert found["outrider_drafted_tokens_total{drafter=predicted}"] == 4
+    assert found["outrider_accepted_tokens_total{drafter=ngram}"] == 13
     assert found["outrider_state{state=ready}"] == 1
     assert found["outrider_state{state=draining}"] == 0
     rows = [found[f"outrider_pass_rows_bucket{{le={le}}}"] for le in ("1.0", "2.0", "4.0", "+Inf")]

@@ -13,9 +13,14 @@ from typing import Literal
 
 import pytest
 from playwright.sync_api import Browser, Page, Route, expect, sync_playwright
-from tests.server.worlds import Site, ThreadLive, engine, raving, saying, serving, wait_for
+from tests.server.worlds import HELLO, TOKENIZER, Site, TableFace, ThreadLive, engine, raving, saying, serving, wait_for
 
+from outrider.core.step import Budget, View
+from outrider.core.types import EMPTY, Draft
+from outrider.drafters.hybrid import First
+from outrider.drafters.suffix import SuffixDrafter
 from outrider.server.house import Settings
+from outrider.testing.drafters import FunctionDrafter
 
 SCREENSHOTS = "OUTRIDER_SCREENSHOTS"
 FISH = "red fish, blue fish, old fish, red fish, blue fish, old fish, and the end."
@@ -67,6 +72,10 @@ def ask(page: Page, site: Site[ThreadLive], question: str = "hi", compare: bool 
     page.goto(site.url)
     expect(page.locator("#model")).to_have_text("table")
     page.set_checked("#compare", compare)
+    ask_again(page, question)
+
+
+def ask_again(page: Page, question: str) -> None:
     page.get_by_label("Your message").fill(question)
     page.keyboard.press("Enter")
     expect(page.get_by_role("button", name="Send")).to_be_enabled(timeout=20_000)
@@ -109,6 +118,70 @@ def test_tokens_are_coloured_by_where_they_came_from(page: Page, site: Site[Thre
     assert page.locator(".pass i.kept").count() >= counts["accepted"]
     expect(page.locator("dl.meters").first).to_contain_text("tokens a pass")
     shoot(page, "chat", tmp_path)
+
+
+@pytest.fixture(scope="module")
+def two() -> Iterator[Site[ThreadLive]]:
+    """A server with two drafters that are both right at times: the store knows two tokens behind every fifth."""
+    text, begin = TOKENIZER.encode(FISH, special=False), len(TableFace().chat(HELLO))
+
+    def guess(view: View, budget: Budget) -> Draft:
+        place = len(view.tokens) - begin
+        return Draft.chain(tuple(text[place : place + 2][: budget.depth])) if place % 5 == 0 else EMPTY
+
+    drafter = First([FunctionDrafter("store", guess), SuffixDrafter()])
+    with serving(ThreadLive(engine(saying(FISH), drafter))) as found:
+        yield found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_guesses_are_told_apart_by_who_made_them(
+    page: Page, two: Site[ThreadLive], tmp_path: Path, scheme: Literal["light", "dark"]
+) -> None:
+    page.emulate_media(color_scheme=scheme)
+    ask(page, two)
+    assert page.locator("#who .token").all_inner_texts() == ["store", "suffix"]
+    looks = {}
+    for place, name in enumerate(("store", "suffix")):
+        token = page.locator(f".answer .token.accepted.by-{place}").first
+        token.hover()
+        expect(page.get_by_role("tooltip")).to_contain_text(f"accepted, guessed by {name}")
+        looks[name] = token.evaluate(
+            "one => [getComputedStyle(one).backgroundColor, getComputedStyle(one).backgroundImage]"
+        )
+        assert (
+            page.locator(f"#who .by-{place}").evaluate("one => getComputedStyle(one).backgroundColor") == looks[name][0]
+        )
+        assert page.locator(f".pass i.kept.by-{place}").count() > 0
+        expect(page.locator(".answer dl.meters").last).to_contain_text(f"{name}: kept of drafted")
+    assert looks["suffix"][0] != looks["store"][0], "a colour of its own"
+    assert looks["suffix"][1] != looks["store"][1], "and a pattern of its own, for those who see no colours"
+    page.locator(".answer .text").last.focus()
+    page.keyboard.press("End")
+    expect(page.locator(".answer [aria-live]").last).to_contain_text(
+        re.compile("guessed by (suffix|store)|bonus|recovered")
+    )
+    shoot(page, f"drafters-{scheme}", tmp_path)
+
+
+@pytest.mark.slow
+def test_drafters_can_be_switched_off(page: Page, two: Site[ThreadLive]) -> None:
+    page.goto(two.url)
+    page.get_by_role("group", name="Who may guess").get_by_label("store").uncheck()
+    ask_again(page, "hi")
+    assert two.live.asked[-1].drafters == ("suffix",)
+    assert page.locator(".answer .token.by-0").count() == 0
+    page.get_by_role("group", name="Who may guess").get_by_label("suffix").uncheck()
+    ask_again(page, "hi")
+    plain = two.live.asked[-1]
+    assert (plain.drafters, plain.speculate) == (None, False)
+    page.get_by_role("group", name="Who may guess").get_by_label("store").check()
+    page.set_checked("#compare", True)
+    ask_again(page, "hi")
+    expect(page.locator(".verdict")).to_contain_text("identical: yes")
+    fast, plain = two.live.asked[-2:]
+    assert (fast.drafters, plain.drafters, plain.speculate) == (("store",), None, False)
 
 
 @pytest.mark.slow
@@ -235,12 +308,12 @@ def test_the_planner_shows_the_break_even(page: Page, site: Site[ThreadLive], tm
 @pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_phone_can_read_it(
-    browser: Browser, site: Site[ThreadLive], tmp_path: Path, scheme: Literal["light", "dark"]
+    browser: Browser, two: Site[ThreadLive], tmp_path: Path, scheme: Literal["light", "dark"]
 ) -> None:
     context = browser.new_context(viewport={"width": 360, "height": 740}, device_scale_factor=2, is_mobile=True)
     page = context.new_page()
     page.emulate_media(color_scheme=scheme)
-    page.goto(site.url)
+    page.goto(two.url)
     page.get_by_label("Your message").fill("hi")
     page.get_by_role("button", name="Send").click()
     expect(page.get_by_role("button", name="Send")).to_be_enabled(timeout=20_000)
@@ -284,6 +357,7 @@ _CONTRAST = """() => {
   };
   const pairs = [['--ink', '--paper'], ['--ink', '--card'], ['--quiet', '--paper'], ['--quiet', '--card'],
     ['--ink', '--accepted'], ['--ink', '--forced'], ['--ink', '--recovered'], ['--ink', '--bonus'],
+    ['--ink', '--by-1'], ['--ink', '--by-2'], ['--ink', '--by-3'], ['--ink', '--by-4'], ['--ink', '--by-5'],
     ['--on-accent', '--accent'], ['--recovered-edge', '--card'], ['--accepted-edge', '--paper'], ['--ink', '--line']];
   return Object.fromEntries(pairs.map(([one, other]) => {
     const [high, low] = [light(one), light(other)].sort((a, b) => b - a);

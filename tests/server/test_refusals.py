@@ -69,6 +69,11 @@ def site() -> Iterator[Site[ThreadLive]]:
         ),
         ("prediction.type", {"prediction": {"type": "magic", "content": "x"}}),
         ("max_draft", {"max_draft": -1}),
+        ("drafters", {"drafters": "ngram"}),
+        ("drafters", {"drafters": [1]}),
+        ("drafters", {"drafters": []}),
+        ("drafters", {"drafters": ["ngram", "store"]}),
+        ("drafters", {"drafters": ["ngram"], "speculate": False}),
         ("messages", {"messages": []}),
         ("messages", {"messages": "hi"}),
         ("messages[0]", {"messages": ["hi"]}),
@@ -100,6 +105,14 @@ def test_a_field_that_is_wrong_is_named(site: Site[ThreadLive], param: str, fiel
     status, error = site.refusal(**fields)
     assert (status, error["param"], error["type"]) == (400, param, "invalid_request_error")
     assert param.rpartition(".")[2].partition("[")[0] in error["message"]
+
+
+def test_an_unknown_drafter_is_refused_with_those_that_are_known(site: Site[ThreadLive]) -> None:
+    status, error = site.refusal(drafters=["store"])
+    assert (status, error["param"]) == (400, "drafters")
+    assert error["message"] == "drafters names 'store'; it may name 'predicted', 'ngram', 'grammar'"
+    prediction = {"type": "content", "content": "x"}
+    assert "leaves out 'predicted'" in site.refusal(drafters=["ngram"], prediction=prediction)[1]["message"]
 
 
 def test_a_schema_that_cannot_be_held_is_refused(site: Site[ThreadLive]) -> None:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import random
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from tests.server.worlds import HELLO, Site, engine, raving, raw_request, serving, wait_for
+from tests.server.worlds import HELLO, Site, compiler, engine, raving, raw_request, serving, wait_for
 
+from outrider.api import Constraint
+from outrider.constraints.base import Matcher
 from outrider.engine.service import Service
-from outrider.server.house import Settings
+from outrider.server.house import Limits, Settings
 
 SCHEMA = {
     "type": "object",
@@ -107,6 +110,87 @@ def test_what_can_never_fit_is_refused_with_the_numbers() -> None:
         status, error = small.refusal(messages=[{"role": "user", "content": "x" * 100}], max_tokens=50)
     assert status == 400
     assert "blocks" in error["message"]
+
+
+class SlowForms:
+    """A maker of matchers that does not come to an end with a form before it is told to go on."""
+
+    def __init__(self) -> None:
+        self.go_on = threading.Event()
+        self.asked = self.at_once = self.most_at_once = 0
+        self._compile = compiler()
+        self._lock = threading.Lock()
+
+    def __call__(self, constraint: Constraint) -> Matcher:
+        with self._lock:
+            self.asked += 1
+            self.at_once += 1
+            self.most_at_once = max(self.most_at_once, self.at_once)
+        assert self.go_on.wait(60)
+        with self._lock:
+            self.at_once -= 1
+        return self._compile(constraint)
+
+
+@pytest.fixture
+def slow() -> Iterator[tuple[Site[Service], SlowForms]]:
+    forms = SlowForms()
+    service = Service(engine(raving(), matchers=forms), 1 << 14)
+    service.start()
+    try:
+        with serving(service) as found:
+            yield found, forms
+    finally:
+        forms.go_on.set()
+
+
+def test_forms_that_take_long_to_compile_hold_up_neither_streams_nor_newcomers(
+    slow: tuple[Site[Service], SlowForms],
+) -> None:
+    """More of them than any pool has threads: others are answered meanwhile, and they themselves in the end."""
+    site, forms = slow
+    with ThreadPoolExecutor(40) as pool:
+        formed = [pool.submit(site.chat, response_format=FORM, seed=seed, max_tokens=60) for seed in range(40)]
+        wait_for(lambda: forms.asked)
+        for seed in range(3):
+            assert len(site.stream(max_tokens=20, seed=seed, ignore_eos=True)) > 2
+        assert site.client.get("/health").status_code == 200
+        assert not any(one.done() for one in formed)
+        assert forms.most_at_once <= 2
+        forms.go_on.set()
+        for one in formed:
+            assert "colour" in one.result(60)["choices"][0]["message"]["content"]
+    assert forms.most_at_once <= 2
+
+
+def test_a_client_that_goes_away_while_its_form_is_compiled_leaves_nothing_behind(
+    slow: tuple[Site[Service], SlowForms],
+) -> None:
+    site, forms = slow
+    body = json.dumps({"messages": HELLO, "response_format": FORM, "max_tokens": 3000}).encode()
+    clients = [raw_request(site.port, body) for _ in range(4)]
+    wait_for(lambda: forms.asked == 2)
+    for client in clients:
+        client.close()
+    wait_for(lambda: [line["outcome"] for line in site.logged() if line.get("path")] == ["gone"] * 4)
+    forms.go_on.set()
+    wait_for(lambda: forms.at_once == 0)
+    assert site.chat(max_tokens=3)["usage"]["completion_tokens"] <= 3
+    wait_for(lambda: quiet(site))
+    assert forms.asked == 2, "those that had not begun are never compiled"
+
+
+def test_the_time_of_a_request_counts_while_its_form_is_compiled() -> None:
+    forms = SlowForms()
+    service = Service(engine(raving(), matchers=forms), 1 << 14)
+    service.start()
+    try:
+        with serving(service, Settings(limits=Limits(request_s=0.2))) as site:
+            assert site.refusal(response_format=FORM)[0] == 504
+            forms.go_on.set()
+            wait_for(lambda: forms.at_once == 0 and quiet(site))
+    finally:
+        forms.go_on.set()
 
 
 def test_a_client_that_goes_away_frees_its_sequence(site: Site[Service]) -> None:

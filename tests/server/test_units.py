@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -16,10 +17,10 @@ from outrider.errors import BackendError, Draining, Overloaded, UsageError
 from outrider.server.common import PARAMS
 from outrider.server.counting import PredictionCount, usage_json
 from outrider.server.mailbox import Mailbox
-from outrider.server.pieces import Splitter, one_by_one
+from outrider.server.pieces import Piece, Splitter, one_by_one
 from outrider.server.problems import Problem, of_error
 from outrider.server.reading import Reader
-from outrider.server.telling import pass_story
+from outrider.server.telling import pass_story, story
 
 USAGE = Usage(10, 6, 2, 7, 5, 4, 1, (2, 2), (2, 1), 3.0, 0.5, 0.1, 0.2, 0.4, 12.5, 3)
 
@@ -120,7 +121,31 @@ def test_what_the_own_token_of_a_pass_was(
         "forced": 0,
         "seconds": 0.25,
         "own": own,
+        "by": {},
     }
+
+
+def test_a_pass_tells_what_each_drafter_did() -> None:
+    told = pass_story(Pass(4, (1, 2, 3), (-1, -1, 1), (1, 2), 9, 0.25, drafters=("suffix", "store", "suffix")))
+    assert told["by"] == {"suffix": {"drafted": 2, "kept": 1}, "store": {"drafted": 1, "kept": 1}}
+
+
+def test_a_token_tells_who_guessed_it() -> None:
+    ids = tuple(TOKENIZER.encode("abc", special=False))
+    origins = (Origin.ACCEPTED, Origin.FORCED, Origin.BONUS)
+    chunk = Chunk(0, "abc", ids, origins, drafters=("store", "grammar", None))
+    for parts in ([chunk], list(one_by_one(chunk, Splitter(TableFace().detokenizer()).split(chunk)))):
+        splitter = Splitter(TableFace().detokenizer())
+        tokens: list[dict[str, Any]] = []
+        for part in parts:
+            tokens += cast(Any, story(part, splitter.split(part))["tokens"])
+        assert [(token["text"], token.get("drafter")) for token in tokens] == [
+            ("a", "store"),
+            ("b", "grammar"),
+            ("c", None),
+        ]
+    nameless = story(Chunk(0, "a", ids[:1], origins[:1]), [Piece(0, "a")])
+    assert nameless["tokens"] == [{"id": ids[0], "text": "a", "origin": "accepted"}]
 
 
 def test_errors_as_problems() -> None:

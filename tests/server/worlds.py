@@ -16,9 +16,11 @@ from typing import Any, Generic, TypeVar
 
 import httpx
 
-from outrider.api import Chunk, Failed, FailureKind, Generator, Live, LiveState, Request, Snapshot
+from outrider.api import Chunk, Drafted, Failed, FailureKind, Generator, Live, LiveState, Request, Snapshot
+from outrider.constraints.base import MatcherMaker
 from outrider.constraints.compiler import Compiler
 from outrider.constraints.vocabulary import Vocabulary
+from outrider.drafters.base import Drafter
 from outrider.drafters.grammar import GrammarDrafter
 from outrider.drafters.hybrid import First
 from outrider.drafters.ngram import NgramDrafter
@@ -45,6 +47,10 @@ TOKENIZER = Tokenizer(TokenizerData("gpt2", "smollm", TOKENS, TYPES, MERGES, eos
 CHAT = ChatTemplate(CHAT_TEMPLATE)
 MODEL = "table"
 L = TypeVar("L", bound=Live)
+GUESSES = {
+    "ngram": Drafted("ngram", 16, 13, (9, 4, 3), (7, 4, 2)),
+    "predicted": Drafted("predicted", 4, 2, (2, 2, 1), (1, 1, 0)),
+}
 HELLO: list[dict[str, str]] = [{"role": "user", "content": "hi"}]
 
 
@@ -83,6 +89,7 @@ class ThreadLive:
 
     def __init__(self, generator: Generator, between: Callable[[], None] = lambda: None, most: int = 1000) -> None:
         self._generator = generator
+        self._names = generator.world.drafters if isinstance(generator, Engine) else ()
         self._between = between
         self._most = most
         self._lock = threading.Lock()
@@ -163,14 +170,15 @@ class ThreadLive:
             accepted=15,
             drafted_by_position=(10, 6, 4),
             accepted_by_position=(8, 5, 2),
+            drafters=tuple(GUESSES.get(name, Drafted(name, 0, 0, (), ())) for name in self._names),
             budget=3.5,
             goodput_tok_s=99.0,
             pass_rows_histogram=(1, 2, 8),
         )
 
 
-def engine(law: LogitsOf) -> Engine:
-    """Speculative, with constraints, over a table."""
+def compiler() -> Compiler:
+    """Of the table's vocabulary."""
     vocabulary = Vocabulary(
         VOCAB,
         TOKENIZER.vocab,
@@ -179,10 +187,17 @@ def engine(law: LogitsOf) -> Engine:
         TOKENIZER.eos_ids,
         partial(TOKENIZER.encode, special=False),
     )
-    drafter = GrammarDrafter(First([PredictedDrafter(), NgramDrafter()]))
+    return Compiler(vocabulary)
+
+
+def engine(law: LogitsOf, drafter: Drafter | None = None, matchers: MatcherMaker | None = None) -> Engine:
+    """Speculative, with constraints, over a table; by default with n-grams and predictions."""
+    inner = First([PredictedDrafter(), NgramDrafter()]) if drafter is None else drafter
     detokenizer = partial(Detokenizer, TOKENIZER, skip_special=True)
     backend = TableBackend(law, VOCAB, context=CONTEXT, block_tokens=16)
-    return Engine(backend, drafter, Fixed(4), detokenizer, TOKENIZER.eos_ids, matchers=Compiler(vocabulary))
+    return Engine(
+        backend, GrammarDrafter(inner), Fixed(4), detokenizer, TOKENIZER.eos_ids, matchers=matchers or compiler()
+    )
 
 
 def saying(text: str, messages: Sequence[Mapping[str, str]] = HELLO) -> LogitsOf:

@@ -13,6 +13,7 @@ namespace outrider {
 struct Grown {
   std::vector<int> tokens, parents;
   std::vector<double> scores;  // the chance that a node is kept once the one above it is
+  std::vector<int> sources;    // of a blend: whose word spoke most for a node
 };
 
 struct Bounds {
@@ -35,6 +36,7 @@ class Mixer {
   Mixer(const std::vector<Weight>& weights, double bias, double rate);
   size_t sources() const { return weights_.size(); }
   double chance(const Words& words) const;
+  int loudest(const Words& words) const;  // of the sources that named the token, the one whose word adds most to its log-odds
   void learn(const Words& words, bool came);
   const std::vector<Weight>& weights() const { return weights_; }
   double bias() const { return bias_; }

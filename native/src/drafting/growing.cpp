@@ -76,6 +76,17 @@ double Mixer::chance(const Words& words) const {
   return 1.0 / (1.0 + std::exp(-sum));
 }
 
+int Mixer::loudest(const Words& words) const {
+  int found = -1;
+  double most = 0.0;
+  for (size_t s = 0; s < weights_.size(); ++s) {
+    if (words[s] <= kUnsaid) continue;
+    const double word = weights_[s].word * log_odds(words[s]) + weights_[s].named;
+    if (found < 0 || word > most) found = static_cast<int>(s), most = word;
+  }
+  return found;
+}
+
 // One step down the gradient of the logarithm of the chance given to what happened.
 void Mixer::learn(const Words& words, bool came) {
   const double step = rate_ * ((came ? 1.0 : 0.0) - chance(words));
@@ -156,6 +167,7 @@ Grown Blend::grow(const Bounds& bounds) {
     draft.tokens.push_back(token);
     draft.parents.push_back(next.parent);
     draft.scores.push_back(chosen.chance);
+    draft.sources.push_back(mixer_.loudest(chosen.words));
     if (next.depth + 1 >= bounds.depth || node + 1 >= bounds.nodes) continue;
     const Places above = looks_[static_cast<size_t>(next.look)].places;
     for (size_t s = 0; s < sources_.size(); ++s) places[s] = above[s] < 0 ? -1 : sources_[s]->after(above[s], token);

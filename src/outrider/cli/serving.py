@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from outrider.backends.base import Blocks
 from outrider.cli.tools import Serve, Served
 from outrider.llm import LLM
 from outrider.loading import serve
 from outrider.models import sources
+from outrider.models.filedigest import file_digest
 from outrider.models.tokenizer import Detokenizer
 
 MOST_ROOM = 1 << 40
@@ -77,13 +76,4 @@ def served(how: Serve) -> Served:
     )
     blocks = llm.backend
     room_tok = live.snapshot().kv_blocks_total * blocks.block_tokens if isinstance(blocks, Blocks) else MOST_ROOM
-    return Served(live, ModelFace(llm, room_tok), file.stem, digest(file))
-
-
-def digest(file: Path) -> str:
-    """The SHA-256 of a model's file: known of one that was fetched, read otherwise (a second for 1.5 GB or so)."""
-    for known in sources.cached():
-        if known.path == file:
-            return known.sha256
-    with file.open("rb") as opened:
-        return hashlib.file_digest(opened, "sha256").hexdigest()
+    return Served(live, ModelFace(llm, room_tok), file.stem, file_digest(file))

@@ -17,6 +17,7 @@ Each pass the drafter guesses the next tokens, and the target model checks all o
   ✗ the first guess that it would not have written: rejected
   · guesses behind a rejected one: lost, nobody looks at them
   + the token that the target adds itself, so that every pass brings at least one
+In parentheses: who guessed.
 """
 
 Name = Callable[[int], str]  # token id -> its text
@@ -68,15 +69,16 @@ def _marks(story: Pass, name: Name) -> Iterator[tuple[str, str, str, str]]:
     for node, (token, parent) in enumerate(zip(story.drafted, story.parents, strict=True)):
         text = quoted(name(token))
         forced = node < story.forced
+        by = f" ({story.drafters[node]})" if story.drafters and not forced else ""
         if node in reached:
             says, shade = ("forced by the constraint, accepted", CYAN) if forced else ("accepted", GREEN)
-            yield "✓", text, says, shade
+            yield "✓", text, says + by, shade
         elif parent in reached:
             # Only the text of a forced token is certain: the target may cut it otherwise.
             says = "rejected: the target cut the forced text otherwise," if forced else "rejected: the target wanted"
-            yield "✗", text, f"{says} {quoted(name(wanted[parent]))}", RED
+            yield "✗", text, f"{says} {quoted(name(wanted[parent]))}{by}", RED
         else:
-            yield "·", text, "not looked at", DIM
+            yield "·", text, f"not looked at{by}", DIM
     says = "the target's own"
     if last in story.parents:
         says += ", in place of the rejected one (recovered)"

@@ -39,8 +39,8 @@ class _Compiled:
 class Compiler:
     """The MatcherMaker of a vocabulary; may be used from several threads.
 
-    llguidance is imported, and the vocabulary prepared for it (some 0.4 s), with the first constraint. The last 32
-    constraints and markers are kept.
+    llguidance is imported, and the vocabulary prepared for it (some 0.4 s), with the first constraint or `prepare`. The
+    last 32 constraints and markers are kept.
     """
 
     def __init__(self, vocabulary: Vocabulary) -> None:
@@ -69,6 +69,22 @@ class Compiler:
         matcher = self._matcher(key, compiled)
         return matcher if marker is None else AfterMarker(marker, matcher)
 
+    def prepare(self) -> None:
+        """Do now what is done once for all constraints, so that nobody has to wait for it later.
+
+        Most of it holds the interpreter's lock, which compiling does not. Raises UsageError for a vocabulary that can
+        have no constraints.
+        """
+        self._prepared()
+
+    def _prepared(self) -> LLTokenizer:
+        from outrider.constraints import guidance
+
+        with self._lock:
+            if self._tokenizer is None:
+                self._tokenizer = guidance.tokenizer(self._vocabulary)
+            return self._tokenizer
+
     def _matcher(self, key: _Key, compiled: _Compiled) -> GuidedMatcher:
         from outrider.constraints.guidance import GuidedMatcher
 
@@ -91,10 +107,7 @@ class Compiler:
         from outrider.constraints import guidance, sources
 
         text = sources.source(constraint)
-        with self._lock:
-            if self._tokenizer is None:
-                self._tokenizer = guidance.tokenizer(self._vocabulary)
-        fresh = guidance.parser(self._tokenizer, text, _STACK_BYTES)
+        fresh = guidance.parser(self._prepared(), text, _STACK_BYTES)
         complaint = fresh.get_error()
         if complaint:
             raise sources.explained(constraint.kind, complaint)

@@ -40,6 +40,7 @@ class View:
     forced: Callable[[int], tuple[int, ...]] | None = None
     prediction: tuple[int, ...] = ()  # Request.prediction
     scope: str = ""  # Request.scope: what is learned from this sequence may be used for others of its scope alone
+    drafters: frozenset[str] | None = None  # Request.drafters: who may guess for it; None: all
 
 
 @dataclass(frozen=True, slots=True)

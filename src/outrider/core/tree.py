@@ -70,6 +70,7 @@ def keep(draft: Draft, nodes: Sequence[int]) -> Draft:
         None if draft.q is None else tuple(draft.q[node] for node in nodes),
         sum(node < draft.forced for node in nodes),
         None if draft.score is None else tuple(draft.score[node] for node in nodes),
+        None if draft.drafters is None else tuple(draft.drafters[node] for node in nodes),
     )
 
 
@@ -77,8 +78,8 @@ def validate(draft: Draft, vocab: int) -> int:
     """Nodes on the longest path of a sound draft; n if it is a chain, and only then.
 
     Raise UsageError unless tokens and parents are tuples [n] of int, parents[i] in [-1, i) and tokens[i] in [0, V); the
-    first `forced` nodes exist and are a chain; and scores and q, where there are any, are tuples [n], scores of numbers
-    in 0..1.
+    first `forced` nodes exist and are a chain; and scores, q and drafters, where there are any, are tuples [n], scores
+    of numbers in 0..1.
     """
     deepest = _deepest(draft, vocab)
     if deepest < 0:
@@ -92,6 +93,8 @@ def validate(draft: Draft, vocab: int) -> int:
         raise UsageError(f"a draft of {n} nodes has the scores {draft.score!r:.100}; give each node one in 0..1")
     if draft.q is not None and (not isinstance(draft.q, tuple) or len(draft.q) != n):
         raise UsageError(f"a draft of {n} nodes has a q of {type(draft.q).__name__}; give each node one in a tuple")
+    if draft.drafters is not None and (not isinstance(draft.drafters, tuple) or len(draft.drafters) != n):
+        raise UsageError(f"a draft of {n} nodes has the drafters {draft.drafters!r:.100}; give each node one name")
     return deepest
 
 

@@ -5,7 +5,7 @@ Dimensions: n draft nodes, V vocabulary.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, TypeAlias
 
@@ -34,6 +34,8 @@ class Draft:
     were taken out of it (so all children of a node share one); a POINT draft has none. The first `forced` nodes are a
     chain that the constraint leaves no choice about. score[i] is the drafter's own estimate, made before the node was
     drawn, of the chance that the target keeps node i once it has kept the node above; None: it has no opinion.
+    drafters[i] is the name of who guessed node i, where a drafter has several (drafters.base.names); None: the first.
+    It is what people are told, so it makes no draft another one.
     """
 
     tokens: tuple[int, ...]  # [n]
@@ -42,6 +44,7 @@ class Draft:
     q: tuple[npt.NDArray[Any], ...] | None = None  # [n] of [V]; float32, or fractions in proofs
     forced: int = 0
     score: tuple[float, ...] | None = None  # [n], each in 0..1
+    drafters: tuple[str, ...] | None = field(default=None, compare=False)  # [n]
 
     def __len__(self) -> int:
         return len(self.tokens)

@@ -9,12 +9,13 @@ source that does not fit the text is heard less in time. All of it is native (na
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from outrider import _native
 from outrider.core.step import Budget, Outcome, View
 from outrider.core.types import EMPTY, Draft
-from outrider.drafters.base import Drafter
+from outrider.drafters.base import Drafter, may_guess, names_of_all
 from outrider.drafters.merge import expected
 from outrider.errors import UsageError
 
@@ -54,7 +55,9 @@ class BlendedDrafter:
     Members that have to be asked (Looking) are asked where the others' draft promises less than ENOUGH tokens.
 
     trees: whether backend and rule judge trees; then a draft branches wherever a second guess is worth more than a
-    deeper first one. Score is the chance that a node is kept. benchmarks/drafting.py measures the cost.
+    deeper first one. Score is the chance that a node is kept; of the members that named its token it bears the name of
+    the one whose word added most to that chance. Where a view names drafters, the others are not heard for it.
+    benchmarks/drafting.py measures the cost.
 
     Raises UsageError where there are no members, or more than 6.
     """
@@ -63,12 +66,12 @@ class BlendedDrafter:
         if not 1 <= len(members) <= MOST_MEMBERS:
             raise UsageError(f"a blend has {len(members)} members; give it 1 to {MOST_MEMBERS}")
         self.name = f"blended({', '.join(member.name for member in members)})"
+        self.names = names_of_all(members)
         self.followers = max(int(getattr(member, "followers", 0)) for member in members)
         self._members = tuple(members)
         self._branches = _BRANCHES if trees else 1
         self._asked = [member for member in members if isinstance(member, Looking)]
-        self._weights = [member.weight for member in members]
-        self._blends: dict[int, _native.Blend] = {}
+        self._blends: dict[int, _Heard] = {}
 
     def begin(self, seq: int, prompt: Sequence[int]) -> None:
         for member in self._members:
@@ -77,7 +80,11 @@ class BlendedDrafter:
     def propose(self, views: Sequence[View], budgets: Sequence[Budget]) -> list[Draft]:
         drafts = [self._guess(view, budget) for view, budget in zip(views, budgets, strict=True)]
         for member in self._asked:
-            places = [place for place, draft in enumerate(drafts) if _promised(draft) < ENOUGH]
+            places = [
+                place
+                for place, draft in enumerate(drafts)
+                if may_guess((member.name,), views[place]) and _promised(draft) < ENOUGH
+            ]
             member.look([views[place] for place in places], [budgets[place] for place in places])
             for place in places:
                 drafts[place] = self._guess(views[place], budgets[place])
@@ -85,9 +92,9 @@ class BlendedDrafter:
 
     def observe(self, outcomes: Sequence[Outcome]) -> None:
         for outcome in outcomes:
-            blend = self._blends.get(outcome.seq)
-            if blend is not None:
-                blend.learn(outcome.tokens)
+            heard = self._blends.get(outcome.seq)
+            if heard is not None:
+                heard.blend.learn(outcome.tokens)
         for member in self._members:
             member.observe(outcomes)
 
@@ -97,12 +104,26 @@ class BlendedDrafter:
             member.end(seq)
 
     def _guess(self, view: View, budget: Budget) -> Draft:
-        blend = self._blends.get(view.seq)
-        if blend is None:
-            sources = [member.source(view) for member in self._members]
-            blend = self._blends[view.seq] = _native.Blend(sources, self._weights, _BIAS, _RATE)
-        tokens, parents, score = blend.grow(budget.nodes, budget.depth, self._branches, _LEAST)
-        return Draft(tokens, parents, score=score) if tokens else EMPTY
+        heard = self._blends.get(view.seq)
+        if heard is None:
+            members = [member for member in self._members if may_guess((member.name,), view)]
+            if not members:
+                return EMPTY
+            sources = [member.source(view) for member in members]
+            blend = _native.Blend(sources, [member.weight for member in members], _BIAS, _RATE)
+            heard = self._blends[view.seq] = _Heard(blend, tuple(member.name for member in members))
+        tokens, parents, score, loudest = heard.blend.grow(budget.nodes, budget.depth, self._branches, _LEAST)
+        if not tokens:
+            return EMPTY
+        return Draft(tokens, parents, score=score, drafters=tuple(map(heard.names.__getitem__, loudest)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Heard:
+    """The members that are heard for one sequence."""
+
+    blend: _native.Blend
+    names: tuple[str, ...]
 
 
 def _promised(draft: Draft) -> float:

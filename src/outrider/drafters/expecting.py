@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from outrider.core.step import Budget, Outcome, View
 from outrider.core.types import EMPTY, Draft
-from outrider.drafters.base import Drafter
+from outrider.drafters.base import Drafter, ask, may_guess, named, names
 from outrider.drafters.predicted import PredictedDrafter
 
 
@@ -23,6 +23,8 @@ class ExpectingDrafter:
         self.followers = int(getattr(inner, "followers", 0))
         self._inner = inner
         self._predicted = PredictedDrafter()
+        self._others = names(inner)
+        self.names = tuple(dict.fromkeys((*self._others, self._predicted.name)))
         self._starts: dict[int, int] = {}  # where the answer begins
         self._known: set[int] = set()  # sequences with a prediction
         self._drafted: set[int] = set()  # those whose present draft is the predicted text's
@@ -33,14 +35,18 @@ class ExpectingDrafter:
 
     def propose(self, views: Sequence[View], budgets: Sequence[Budget]) -> list[Draft]:
         if not any(view.prediction for view in views):
-            return self._inner.propose(views, budgets)
+            return ask(self._inner, self._others, views, budgets)
         for view in views:
-            if view.prediction and view.seq not in self._known:
+            if view.prediction and view.seq not in self._known and may_guess((self._predicted.name,), view):
                 self._meet(view)
-        drafts = self._predicted.propose(views, budgets)
+        drafts = [
+            named(draft, self._predicted.name)
+            for draft in ask(self._predicted, (self._predicted.name,), views, budgets)
+        ]
         self._drafted.update(view.seq for view, draft in zip(views, drafts, strict=True) if draft.tokens)
         places = [place for place, draft in enumerate(drafts) if not draft.tokens]
-        found = self._inner.propose([views[place] for place in places], [budgets[place] for place in places])
+        asked = [views[place] for place in places]
+        found = ask(self._inner, self._others, asked, [budgets[place] for place in places])
         for place, draft in zip(places, found, strict=True):
             drafts[place] = draft
         return drafts

@@ -11,11 +11,12 @@ from dataclasses import replace
 
 from outrider.core.step import Budget, Outcome, View
 from outrider.core.types import EMPTY, Draft
-from outrider.drafters.base import Drafter
+from outrider.drafters.base import Drafter, ask, may_guess, named, names
 
 # How often forced tokens were kept on the default model (benchmarks/structured.py): 96 of 96; but of the last ones of a
 # draft, behind which the text may go on within a token, 39 of 50.
 _CERTAIN, _LAST = 0.99, 0.78
+_NAME = "grammar"
 
 
 class GrammarDrafter:
@@ -26,7 +27,9 @@ class GrammarDrafter:
     """
 
     def __init__(self, inner: Drafter | None) -> None:
-        self.name = "grammar" if inner is None else f"grammar+{inner.name}"
+        self.name = _NAME if inner is None else f"{_NAME}+{inner.name}"
+        self._others = () if inner is None else names(inner)
+        self.names = tuple(dict.fromkeys((*self._others, _NAME)))
         self._inner = inner
         self._unused: set[int] = set()  # sequences whose present draft is not the inner drafter's
 
@@ -40,11 +43,13 @@ class GrammarDrafter:
             self._inner.begin(seq, prompt)
 
     def propose(self, views: Sequence[View], budgets: Sequence[Budget]) -> list[Draft]:
-        drafts = [EMPTY] * len(views) if self._inner is None else self._inner.propose(views, budgets)
+        drafts = [EMPTY] * len(views) if self._inner is None else ask(self._inner, self._others, views, budgets)
         if all(view.forced is None for view in views):
             return drafts
         return [
-            draft if view.forced is None else self._forced_first(view.seq, view.forced(_length(budget)), draft)
+            self._forced_first(view.seq, view.forced(_length(budget)), draft)
+            if view.forced is not None and may_guess((_NAME,), view)
+            else draft
             for view, budget, draft in zip(views, budgets, drafts, strict=True)
         ]
 
@@ -71,10 +76,12 @@ class GrammarDrafter:
             return draft
         score = (_CERTAIN,) * (count - 1) + (_LAST,)
         if draft.tokens[:count] == forced and draft.parents[:count] == tuple(range(-1, count - 1)):
-            return replace(draft, forced=count, score=draft.score and score + draft.score[count:])
+            rest = named(draft, self._others[0]).drafters or ()
+            drafters = (_NAME,) * count + rest[count:]
+            return replace(draft, forced=count, score=draft.score and score + draft.score[count:], drafters=drafters)
         if draft.tokens:
             self._unused.add(seq)
-        return replace(Draft.chain(forced, forced=count), score=score)
+        return replace(Draft.chain(forced, forced=count), score=score, drafters=(_NAME,) * count)
 
 
 def _length(budget: Budget) -> int:

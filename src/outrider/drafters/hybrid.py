@@ -28,7 +28,8 @@ class _Hybrid:
 
     def __init__(self, kind: str, members: Sequence[Drafter]) -> None:
         self._team = Team(members)
-        self.name = f"{kind}({self._team.names})"
+        self.name = f"{kind}({self._team.listed})"
+        self.names = self._team.names
         self.followers = self._team.followers
 
     def begin(self, seq: int, prompt: Sequence[int]) -> None:

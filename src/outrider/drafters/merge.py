@@ -90,12 +90,14 @@ def merge(drafts: Sequence[Draft], chances: Sequence[Sequence[float]], budget: B
     """One POINT tree out of POINT drafts, likeliest nodes first, within the budget; score [n] is the combined chance.
 
     chances[i] [n] belongs to drafts[i]. A node that several propose gets the chance that at least one of them is right,
-    and siblings that together exceed 1 are scaled down to it.
+    and the name that the surest of them gives it; siblings that together exceed 1 are scaled down to it.
     """
     below = [tree.children(draft) for draft in drafts]
     tokens: list[int] = []
     parents: list[int] = []
     score: list[float] = []
+    drafters: list[str] = []
+    who = [draft.drafters or ("",) * len(draft) for draft in drafts]
     # (-chance of the whole path, order of arrival, parent, token, chance, depth, places)
     waiting: list[tuple[float, int, int, int, float, int, list[_Place]]] = []
     arrived = 0
@@ -113,8 +115,13 @@ def merge(drafts: Sequence[Draft], chances: Sequence[Sequence[float]], budget: B
         tokens.append(token)
         parents.append(parent)
         score.append(chance)
+        draft, at = max(places, key=lambda place: chances[place[0]][place[1]])
+        drafters.append(who[draft][at])
         open_up(places, len(tokens) - 1, depth + 1, -survival)
-    return Draft(tuple(tokens), tuple(parents), Law.POINT, score=tuple(score)) if tokens else EMPTY
+    if not tokens:
+        return EMPTY
+    names = None if any(draft.drafters is None for draft in drafts) else tuple(drafters)
+    return Draft(tuple(tokens), tuple(parents), Law.POINT, score=tuple(score), drafters=names)
 
 
 def share(own: Draft, whole: Draft, path: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from outrider.core import tree
 from outrider.core.step import Budget, Outcome, View
 from outrider.core.types import EMPTY, Draft
-from outrider.drafters.base import Drafter
+from outrider.drafters.base import Drafter, may_guess, named, names, names_of_all
 from outrider.drafters.merge import Record, share
 from outrider.errors import UsageError
 
@@ -41,6 +41,7 @@ class Team:
         if not members:
             raise UsageError("a hybrid of no drafters cannot draft; give it at least one")
         self._members = tuple(members)
+        self._names = tuple(names(member) for member in members)
         self._followers = tuple(int(getattr(member, "followers", 0)) for member in members)
         self._seats: dict[int, _Seat] = {}
 
@@ -48,9 +49,14 @@ class Team:
         return len(self._members)
 
     @property
-    def names(self) -> str:
-        """The members' names with commas between."""
+    def listed(self) -> str:
+        """The members' own names with commas between."""
         return ", ".join(_name(member) for member in self._members)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Whose guesses there may be."""
+        return names_of_all(self._members)
 
     @property
     def followers(self) -> int:
@@ -66,12 +72,15 @@ class Team:
                 self._leave_out(number, [seq], error)
 
     def propose(self, number: int, views: Sequence[View], budgets: Sequence[Budget]) -> list[Draft]:
-        """The drafts of one member, in order; EMPTY where it is left out, or the budget is nothing."""
+        """The drafts of one member, in order; EMPTY where it is left out or not wanted, or the budget is nothing."""
         drafts = [EMPTY] * len(views)
         places = [
             place
             for place, (view, budget) in enumerate(zip(views, budgets, strict=True))
-            if budget.nodes > 0 and budget.depth > 0 and self._seats[view.seq].working[number]
+            if budget.nodes > 0
+            and budget.depth > 0
+            and self._seats[view.seq].working[number]
+            and may_guess(self._names[number], view)
         ]
         if not places:
             return drafts
@@ -86,7 +95,7 @@ class Team:
             return drafts
         for place, view, budget, draft in zip(places, asked, given, proposed, strict=True):
             if draft is not EMPTY and self._sound(number, view.seq, draft, budget):
-                drafts[place] = self._seats[view.seq].drafts[number] = draft
+                drafts[place] = self._seats[view.seq].drafts[number] = named(draft, self._names[number][0])
         return drafts
 
     def record(self, number: int, seq: int) -> Record:

@@ -45,7 +45,8 @@ def check(request: Request, world: World) -> None:
     _check_stops(request.stop)
     _check_ids("stop_token_ids", request.stop_token_ids, world.vocab)
     _check_ids("prediction", request.prediction, world.vocab)
-    if request.prediction and not world.drafts:
+    _check_drafters(request.drafters, world)
+    if request.prediction and not world.drafters:
         raise UsageError(
             "there is a prediction but no drafter to use it; leave it out, or load the model with a drafter"
         )
@@ -82,6 +83,19 @@ def _check_sampling(sampling: Sampling, samples: int, vocab: int) -> None:
         raise UsageError(f"logit_bias names {max(biased, key=biased.count)} twice; give each id one bias")
     for token, bias in sampling.logit_bias:
         _check_real(f"logit_bias of {token}", bias, -100.0, 100.0)
+
+
+def _check_drafters(chosen: Sequence[str] | None, world: World) -> None:
+    if chosen is None:
+        return
+    known = ", ".join(map(repr, world.drafters))
+    if not known:
+        raise UsageError(f"drafters is {chosen!r:.80}, but nothing drafts here; leave it out, or load a drafter")
+    if isinstance(chosen, str) or not chosen:
+        raise UsageError(f"drafters is {chosen!r:.80}; name some of {known}, or set speculate to false for none")
+    for name in chosen:
+        if name not in world.drafters:
+            raise UsageError(f"drafters names {name!r:.80}; it may name {known}")
 
 
 def _check_choice(request: Request, world: World) -> None:

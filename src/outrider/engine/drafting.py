@@ -14,7 +14,7 @@ from outrider.core import tree
 from outrider.core.rules import COUPLED, Rule, rule_for
 from outrider.core.step import Budget, Load, Outcome, StepTime
 from outrider.core.types import EMPTY, Draft, Law
-from outrider.drafters.base import Drafter
+from outrider.drafters.base import Drafter, named, names
 from outrider.engine.sequence import Sequence, Turn
 from outrider.errors import UsageError
 from outrider.policy.base import Policy
@@ -38,6 +38,8 @@ class Drafting:
         self._vocab = vocab
         self._trees = trees
         self._asked: dict[int, Sequence] = {}  # those that the drafter knows and may draft for
+        self.names = () if drafter is None else names(drafter)
+        self._names = frozenset(self.names)
         self.followers = int(getattr(drafter, "followers", 0))
 
     def begin(self, answer: Sequence) -> None:
@@ -75,7 +77,7 @@ class Drafting:
             return
         for turn, draft, budget in zip(turns, drafts, budgets, strict=True):
             if draft is not EMPTY:
-                turn.draft = self._possible(turn, self._checked(draft, budget, turn.sequence))
+                turn.draft = self._possible(turn, named(self._checked(draft, budget, turn.sequence), self.names[0]))
         self._admit(turns, load)
 
     def observe(self, outcomes: Seq[Outcome]) -> None:
@@ -132,6 +134,9 @@ class Drafting:
             if depth < nodes and not self._trees:
                 raise UsageError("a draft branches, which this backend cannot verify; draft chains")
             rule_for(self._rule, answer.view.sampling).check(draft, self._vocab)
+            allowed = answer.view.drafters or self._names
+            if not allowed.issuperset(draft.drafters or self.names[:1]):
+                raise UsageError(f"a draft names {draft.drafters!r:.80}; for this answer draft {sorted(allowed)}")
         except (UsageError, TypeError, AttributeError) as error:
             self._leave_out([answer.seq], _malformed(str(error)))
             return EMPTY

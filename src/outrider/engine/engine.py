@@ -76,7 +76,7 @@ class Engine:
         self._rule = rule
         self._drafting = Drafting(drafter, policy, rule, backend.vocab, backend.capabilities.trees)
         self._detokenizer = detokenizer
-        self.world = World(backend.vocab, backend.context, eos, rule.uses_p, drafter is not None)
+        self.world = World(backend.vocab, backend.context, eos, rule.uses_p, self._drafting.names)
         self._matchers = matchers
         self.slots = slots
         self.chunk_rows = chunk_rows
@@ -253,7 +253,8 @@ class Engine:
             if answer.finish is not None:
                 self._close(scheduler, answer)
                 scheduler.drop(answer)
-            story = Pass(turn.position, draft.tokens, draft.parents, verdict.path, verdict.token, seconds, draft.forced)
+            told = (turn.position, draft.tokens, draft.parents, verdict.path, verdict.token, seconds, draft.forced)
+            story = Pass(*told, draft.drafters or ())
             chunks.append((answer.family, answer.chunk(story)))
         broken = [
             Broken(turn.sequence.family, turn.error, _blame(turn.error)) for turn in turns if turn.error is not None

@@ -30,6 +30,7 @@ class Piece(NamedTuple):
     token: int
     origin: Origin
     logprob: Logprob | None
+    drafter: str | None  # who guessed it
 
 
 class Outlet:
@@ -52,10 +53,10 @@ class Outlet:
         self._pieces: list[Piece] = []
         self._starts: list[int] = []
 
-    def push(self, token: int, origin: Origin, logprob: Logprob | None = None) -> bool:
+    def push(self, token: int, origin: Origin, logprob: Logprob | None = None, drafter: str | None = None) -> bool:
         """Add a token; whether a stop string is complete (then the answer is already cut)."""
         self.count += 1
-        self._pieces.append(Piece(token, origin, logprob))
+        self._pieces.append(Piece(token, origin, logprob, drafter))
         self._starts.append(self._end)
         found = self._grow(self._detokenizer.push(token))
         if self.count <= self._exempt:

@@ -36,7 +36,7 @@ class World:
     context: int
     eos: frozenset[int]
     uses_p: bool  # the rule asks for p where something is drawn
-    drafts: bool = True  # there is a drafter
+    drafters: tuple[str, ...] = ()  # who may draft; nobody in plain decoding
 
 
 class Family:
@@ -124,7 +124,8 @@ class Sequence:
             self.shaper = Shaper(request, world.vocab, world.eos, matcher)
         self._forced = None if matcher is None else matcher.forced
         forced = None if matcher is None else self._next_forced
-        self.view = View(-1, Tokens(self.tokens), sampling, forced, request.prediction, request.scope)
+        chosen = None if request.drafters is None else frozenset(request.drafters)
+        self.view = View(-1, Tokens(self.tokens), sampling, forced, request.prediction, request.scope, chosen)
         self._sample = sample
         self._ends = frozenset(request.stop_token_ids) | (frozenset() if request.ignore_eos else world.eos)
         self._draw = draw_of(sampling)
@@ -187,7 +188,8 @@ class Sequence:
         before = self.outlet.count
         tokens = (*(draft.tokens[node] for node in verdict.path), verdict.token)
         for place, token in enumerate(tokens):
-            self._take(token, _origin(draft, verdict, place), logprobs[place] if logprobs else None)
+            origin, drafter = _origin(draft, verdict, place)
+            self._take(token, origin, drafter, logprobs[place] if logprobs else None)
             if self.finish is not None:
                 break
         if self.finish is not None and self.outlet.finish():
@@ -199,7 +201,7 @@ class Sequence:
         self.meter.record(before, draft, verdict.path, trimmed=kept < len(tokens))
         return new
 
-    def _take(self, token: int, origin: Origin, logprob: Logprob | None) -> None:
+    def _take(self, token: int, origin: Origin, drafter: str | None, logprob: Logprob | None) -> None:
         """Add one token, or end the answer in its place."""
         self.meter.looked_at += 1
         shaper = self.shaper
@@ -210,7 +212,7 @@ class Sequence:
         else:
             if shaper is not None:
                 shaper.take(token)
-            if self.outlet.push(token, origin, logprob) or (shaper is not None and shaper.ended):
+            if self.outlet.push(token, origin, logprob, drafter) or (shaper is not None and shaper.ended):
                 self.finish = FinishReason.STOP
             elif self.outlet.count == self.limit:
                 self.finish = FinishReason.LENGTH
@@ -238,15 +240,18 @@ class Sequence:
             self._sample,
             logprobs,
             prompt_logprobs,
+            tuple(piece.drafter for piece in pieces),
         )
 
 
-def _origin(draft: Draft, verdict: Verdict, place: int) -> Origin:
-    """Where the verdict's token number `place` came from."""
+def _origin(draft: Draft, verdict: Verdict, place: int) -> tuple[Origin, str | None]:
+    """Where the verdict's token number `place` came from, and who guessed it."""
     if place < len(verdict.path):
-        return Origin.FORCED if verdict.path[place] < draft.forced else Origin.ACCEPTED
+        node = verdict.path[place]
+        drafter = None if draft.drafters is None else draft.drafters[node]
+        return Origin.FORCED if node < draft.forced else Origin.ACCEPTED, drafter
     last = verdict.path[-1] if verdict.path else -1
-    return Origin.RECOVERED if last in draft.parents else Origin.BONUS
+    return Origin.RECOVERED if last in draft.parents else Origin.BONUS, None
 
 
 class Turn:

@@ -82,7 +82,7 @@ class Service:
         self._scheduler = Scheduler(self._memory, engine.slots, engine.chunk_rows, min(beside_rows, engine.chunk_rows))
         self._thread: threading.Thread | None = None
         self._stepping = threading.RLock()  # what belongs to the steps: scheduler, memory, tally
-        self._tally = Tally(self._memory)
+        self._tally = Tally(self._memory, engine.world.drafters)
         # What others may touch, and what tells the engine's thread about it.
         self._changed = threading.Condition()
         self._state = LiveState.READY

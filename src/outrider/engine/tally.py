@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Sequence
 
-from outrider.api import LiveState, Pass, Snapshot
+from outrider.api import Drafted, LiveState, Pass, Snapshot
 from outrider.engine.engine import Step
 from outrider.engine.memory import Budgeted
 from outrider.engine.scheduler import Scheduler
@@ -16,14 +16,41 @@ _ENDS = 32
 _SOONEST_S, _LATEST_S = 1.0, 60.0
 
 
-class Tally:
-    """Counts the steps of one service; numbers only grow but for those that say how things are now."""
+class _Guesses:
+    """Nodes drafted and kept, and by depth the passes that verified one and that kept one."""
 
-    def __init__(self, memory: Budgeted) -> None:
+    __slots__ = ("accepted", "drafted", "kept", "verified")
+
+    def __init__(self) -> None:
+        self.drafted = self.accepted = 0
+        self.verified: list[int] = []
+        self.kept: list[int] = []
+
+    def count(self, drafted: int, depths: Iterable[int], kept: Collection[int]) -> None:
+        """One pass: nodes, the depths where there were any, and those where one was kept."""
+        self.drafted += drafted
+        self.accepted += len(kept)
+        for depth in depths:
+            short = depth + 1 - len(self.verified)
+            if short > 0:
+                self.verified += [0] * short
+                self.kept += [0] * short
+            self.verified[depth] += 1
+        for depth in kept:
+            self.kept[depth] += 1
+
+
+class Tally:
+    """Counts the steps of one service; numbers only grow but for those that say how things are now.
+
+    drafters: the names of all that may draft, so that each is told of from the start.
+    """
+
+    def __init__(self, memory: Budgeted, drafters: Sequence[str]) -> None:
         self._memory = memory
-        self._passes = self._rows = self._tokens = self._drafted = self._accepted = self._preemptions = 0
-        self._verified: list[int] = []
-        self._kept: list[int] = []
+        self._passes = self._rows = self._tokens = self._preemptions = 0
+        self._guesses = _Guesses()
+        self._by_drafter = {name: _Guesses() for name in drafters}
         self._histogram: list[int] = []
         self._budget = 0.0
         self._recent_tok = self._recent_s = 0.0
@@ -72,10 +99,14 @@ class Tally:
             passes=self._passes,
             rows=self._rows,
             tokens=self._tokens,
-            drafted=self._drafted,
-            accepted=self._accepted,
-            drafted_by_position=tuple(self._verified),
-            accepted_by_position=tuple(self._kept),
+            drafted=self._guesses.drafted,
+            accepted=self._guesses.accepted,
+            drafted_by_position=tuple(self._guesses.verified),
+            accepted_by_position=tuple(self._guesses.kept),
+            drafters=tuple(
+                Drafted(name, one.drafted, one.accepted, tuple(one.verified), tuple(one.kept))
+                for name, one in self._by_drafter.items()
+            ),
             budget=self._budget,
             goodput_tok_s=self._recent_tok / self._recent_s if self._recent_s > 0.0 else 0.0,
             pass_rows_histogram=tuple(self._histogram),
@@ -85,14 +116,12 @@ class Tally:
         depths: list[int] = []
         for parent in story.parents:
             depths.append(0 if parent < 0 else depths[parent] + 1)
-        reached = max(depths, default=-1) + 1
-        self._drafted += len(depths)
-        self._accepted += len(story.path)
-        self._verified += [0] * (reached - len(self._verified))
-        self._kept += [0] * (reached - len(self._kept))
-        for depth in range(reached):
-            self._verified[depth] += 1
-            self._kept[depth] += depth < len(story.path)
+        path, who = story.path, story.drafters
+        self._guesses.count(len(depths), range(max(depths, default=-1) + 1), range(len(path)))
+        for name in set(who):
+            guessed = {depth for depth, drafter in zip(depths, who, strict=True) if drafter == name}
+            kept = [depth for depth, node in enumerate(path) if who[node] == name]
+            self._by_drafter[name].count(who.count(name), guessed, kept)
 
 
 class Rate:

@@ -79,4 +79,7 @@ def _part(draft: Draft, nodes: list[int]) -> Draft:
         return tree.keep(draft, nodes)
     # The first of them, as when a drafter drafts the likeliest first.
     score = None if draft.score is None else draft.score[:count]
-    return Draft(draft.tokens[:count], draft.parents[:count], draft.law, None, min(draft.forced, count), score)
+    drafters = None if draft.drafters is None else draft.drafters[:count]
+    return Draft(
+        draft.tokens[:count], draft.parents[:count], draft.law, None, min(draft.forced, count), score, drafters
+    )

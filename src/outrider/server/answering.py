@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
 from starlette.datastructures import Headers
@@ -23,6 +24,8 @@ from outrider.server.telling import Json
 HEAD_S = 10.0  # a stream's headers wait so long for its first token, so that an early failure still has its status
 ALIVE_S = 15.0  # a comment in a silent stream keeps proxies from closing it
 _SAY_S = 2.0  # for the last words to a reader that is too slow
+# Forms that are compiled at once: a nasty one takes seconds, and no number of them may take all threads from others.
+_COMPILERS = 2
 _STREAM = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"x-accel-buffering", b"no")]
 _JSON = [(b"content-type", b"application/json")]
 
@@ -58,6 +61,7 @@ class Answer:
         self._prepare = prepare
         self._limits = limits
         self._translate = translate
+        self._compilers = ThreadPoolExecutor(_COMPILERS, "outrider-form")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Raises Problem where nothing was sent yet."""
@@ -80,28 +84,37 @@ class Answer:
                 await work
 
     async def _work(self, body: bytes, mailbox: Mailbox, told: Note, send: Send) -> None:
-        try:
-            job = await asyncio.to_thread(self._submit, body, mailbox, told)
-        except OutriderError as error:
-            raise self._translate(error) from error
-        told.user = job.user
-        telling = _Stream(job, send) if job.stream else _Whole(job, send)
+        telling: _Whole | _Stream | None = None
         try:
             async with asyncio.timeout(self._limits.request_s):
+                job = await self._begin(body, mailbox, told)
+                telling = _Stream(job, send) if job.stream else _Whole(job, send)
                 await _gather(job, mailbox, telling, told)
         except TimeoutError:
             told.outcome = "timeout"
             late = f"the answer took longer than the {self._limits.request_s:g} s that a request may take"
-            await telling.fail(Problem(TIMEOUT, late, code="timeout"))
+            await _fail(telling, Problem(TIMEOUT, late, code="timeout"))
         except Problem as problem:
-            told.outcome, told.message = "failed", problem.message
-            await telling.fail(problem)
+            if telling is not None:
+                told.outcome, told.message = "failed", problem.message
+            await _fail(telling, problem)
 
-    def _submit(self, body: bytes, mailbox: Mailbox, told: Note) -> Job:
-        """In a thread of its own: a long prompt or a new schema takes a while, and the loop serves others meanwhile."""
+    async def _begin(self, body: bytes, mailbox: Mailbox, told: Note) -> Job:
+        """In threads: a long prompt or a new schema takes a while, and the loop serves others meanwhile."""
+        try:
+            job = await asyncio.to_thread(self._prepared, body, told)
+            told.user = job.user
+            # A form is compiled as it is submitted.
+            formed = any(request.constraint is not None for request in job.requests)
+            threads = self._compilers if formed else None
+            await asyncio.get_running_loop().run_in_executor(threads, mailbox.submit, job.requests)
+        except OutriderError as error:
+            raise self._translate(error) from error
+        return job
+
+    def _prepared(self, body: bytes, told: Note) -> Job:
         job = self._prepare(parse_json(body), told)
         told.prompt_tok = sum(len(request.prompt) for request in job.requests)
-        mailbox.submit(job.requests)
         return job
 
 
@@ -167,6 +180,13 @@ class _Stream:
             self._begun = True
             await self._send({"type": "http.response.start", "status": 200, "headers": list(_STREAM)})
         await self._send({"type": "http.response.body", "body": data, "more_body": more})
+
+
+async def _fail(telling: _Whole | _Stream | None, problem: Problem) -> None:
+    """Say it where the answer has begun. Raises the problem where it has not."""
+    if telling is None:
+        raise problem
+    await telling.fail(problem)
 
 
 async def _gather(job: Job, mailbox: Mailbox, telling: _Whole | _Stream, told: Note) -> None:

@@ -165,15 +165,17 @@ class _Routes:
     async def _server(self, asked: Asked) -> Response:
         """What the page shows of the server."""
         house, limits = self._house, self._settings.limits
+        now = house.live.snapshot()
         return JSONResponse(
             {
                 "model": house.model,
                 "fingerprint": house.fingerprint,
                 "drafter": house.drafter,
+                "drafters": [one.name for one in now.drafters],
                 "rule": house.rule,
                 "context": house.face.context,
                 "most_tokens": limits.answer_tok or house.face.context,
-                "state": house.live.snapshot().state.value,
+                "state": now.state.value,
             }
         )
 

@@ -25,7 +25,7 @@ REMEDIES = {
 PARAMS = frozenset(
     {
         *("prompt", "stop", "seed", "n", "logprobs", "max_tokens", "min_tokens", "max_draft", "prediction"),
-        *("temperature", "top_k", "top_p", "min_p", "logit_bias"),
+        *("drafters", "temperature", "top_k", "top_p", "min_p", "logit_bias"),
         *("frequency_penalty", "presence_penalty", "repetition_penalty"),
     }
 )
@@ -81,6 +81,7 @@ def read(reader: Reader, house: House, settings: Settings) -> Common:
         speculate=reader.flag("speculate", True),
         max_draft=reader.whole("max_draft", 0, MOST_TOKENS),
         prediction=_prediction(reader),
+        drafters=_drafters(reader),
     )
     n = reader.whole("n", 1, MOST_CHOICES) or 1
     # What they may say is what is done anyway.
@@ -148,6 +149,16 @@ def _stop(reader: Reader) -> tuple[str, ...]:
     found = tuple(text for text in texts if isinstance(text, str))
     if len(found) != len(texts):
         raise reader.wrong("stop", value, "give a text, or a list of texts")
+    return found
+
+
+def _drafters(reader: Reader) -> tuple[str, ...] | None:
+    items = reader.items("drafters")
+    if items is None:
+        return None
+    found = tuple(name for name in items if isinstance(name, str))
+    if len(found) != len(items):
+        raise reader.wrong("drafters", items, 'give a list of names, such as ["suffix"]')
     return found
 
 

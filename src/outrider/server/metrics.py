@@ -66,7 +66,7 @@ class _Engine(Collector):
         for name, says, field in _COUNTERS:
             yield CounterMetricFamily(f"outrider_{name}", says, getattr(found, field))
         yield self._state(found)
-        yield from self._drafts(found)
+        yield from _drafts(found)
         yield _rows(found)
         info = {"model": self._house.model, "fingerprint": self._house.fingerprint}
         info |= {"drafter": self._house.drafter, "rule": self._house.rule}
@@ -78,24 +78,26 @@ class _Engine(Collector):
             family.add_metric([state.value], float(found.state is state))
         return family
 
-    def _drafts(self, found: Snapshot) -> Iterator[Metric]:
-        """By drafter and position, 1 for the first; the sums are over all of them and count tree nodes beside each."""
-        labels = ["drafter", "position"]
-        for name, says, by_position in (
-            ("drafted_positions", "Passes that verified a node at this position", found.drafted_by_position),
-            ("accepted_positions", "Passes that kept a node at this position", found.accepted_by_position),
-        ):
-            family = CounterMetricFamily(f"outrider_{name}", says, labels=labels)
-            for position, count in enumerate(by_position, 1):
-                family.add_metric([self._house.drafter, str(position)], count)
-            yield family
-        for name, says, count in (
-            ("drafted_tokens", "Tokens drafted", found.drafted),
-            ("accepted_tokens", "Tokens drafted and kept", found.accepted),
-        ):
-            family = CounterMetricFamily(f"outrider_{name}", says, labels=["drafter"])
-            family.add_metric([self._house.drafter], count)
-            yield family
+
+def _drafts(found: Snapshot) -> Iterator[Metric]:
+    """By drafter and position, 1 for the first; the sums are over all of them and count tree nodes beside each."""
+    for name, says, positions in (
+        ("drafted_positions", "Passes that verified a node of this drafter at this position", "drafted_by_position"),
+        ("accepted_positions", "Passes that kept a node of this drafter at this position", "accepted_by_position"),
+    ):
+        family = CounterMetricFamily(f"outrider_{name}", says, labels=["drafter", "position"])
+        for one in found.drafters:
+            for position, count in enumerate(getattr(one, positions), 1):
+                family.add_metric([one.name, str(position)], count)
+        yield family
+    for name, says, field in (
+        ("drafted_tokens", "Tokens drafted", "drafted"),
+        ("accepted_tokens", "Tokens drafted and kept", "accepted"),
+    ):
+        family = CounterMetricFamily(f"outrider_{name}", says, labels=["drafter"])
+        for one in found.drafters:
+            family.add_metric([one.name], getattr(one, field))
+        yield family
 
 
 def _rows(found: Snapshot) -> Metric:

@@ -60,6 +60,7 @@ def one_by_one(chunk: Chunk, pieces: list[Piece]) -> Iterator[Chunk]:
             text=text,
             token_ids=chunk.token_ids[kept],
             origins=chunk.origins[kept],
+            drafters=chunk.drafters[kept],
             logprobs=None if chunk.logprobs is None else chunk.logprobs[kept],
             story=chunk.story if number == 0 else None,
             finish_reason=chunk.finish_reason if number == last else None,

@@ -75,7 +75,10 @@ def story(chunk: Chunk, pieces: Sequence[Piece]) -> Json:
         if place is None:
             tokens.append({"id": None, "text": text, "origin": None})
         else:
-            tokens.append({"id": chunk.token_ids[place], "text": text, "origin": chunk.origins[place].value})
+            told: Json = {"id": chunk.token_ids[place], "text": text, "origin": chunk.origins[place].value}
+            if chunk.drafters and chunk.drafters[place] is not None:
+                told["drafter"] = chunk.drafters[place]
+            tokens.append(told)
     found: Json = {"tokens": tokens}
     if chunk.story is not None:
         found["pass"] = pass_story(chunk.story)
@@ -85,7 +88,10 @@ def story(chunk: Chunk, pieces: Sequence[Piece]) -> Json:
 
 
 def pass_story(told: Pass) -> Json:
-    """One pass: drafted and kept are counts, seconds its time; own says what the target's own token was."""
+    """One pass: drafted and kept are counts, seconds its time; own says what the target's own token was.
+
+    by tells the same counts for each drafter.
+    """
     whole = len(told.path) == _depth(told)
     return {
         "position": told.position,
@@ -94,7 +100,14 @@ def pass_story(told: Pass) -> Json:
         "forced": told.forced,
         "seconds": round(told.seconds, 6),
         "own": (Origin.BONUS if whole else Origin.RECOVERED).value,
+        "by": _by(told),
     }
+
+
+def _by(told: Pass) -> Json:
+    who = told.drafters
+    kept = [who[node] for node in told.path] if who else []
+    return {name: {"drafted": who.count(name), "kept": kept.count(name)} for name in dict.fromkeys(who)}
 
 
 def _depth(told: Pass) -> int:

@@ -1,9 +1,10 @@
 // One answer on the page: its tokens by colour, the strip of passes, the meters.
 
 import { $, make, meter } from "./dom.js";
+import { look } from "./drafters.js";
 
 const ORIGINS = {
-  accepted: "guessed by the drafter, and what the model wanted",
+  accepted: "and what the model wanted",
   forced: "the form of the answer left no choice",
   recovered: "the model's own, after a wrong guess",
   bonus: "the model's own: every guess before it was right",
@@ -15,6 +16,7 @@ const percent = (logprob) => {
   return share >= 10 ? `${share.toFixed(0)} %` : share >= 0.1 ? `${share.toFixed(1)} %` : "< 0.1 %";
 };
 const quoted = (text) => JSON.stringify(text);
+const origin = (token) => (token.origin === "accepted" && token.drafter ? `accepted, guessed by ${token.drafter}` : token.origin);
 
 export class Answer {
   // plain: nothing was guessed, so there is nothing to colour.
@@ -25,7 +27,7 @@ export class Answer {
     this.finish = null;
     this.content = "";
     this.tokens = [];
-    this.passes = { count: 0, drafted: 0, kept: 0 };
+    this.passes = { count: 0, drafted: 0, kept: 0, by: {} };
     this.at = -1;
     this.firstMs = 0;
     this.text = make("div", {
@@ -71,7 +73,8 @@ export class Answer {
 
   token(token, chance) {
     if (!this.tokens.length) this.firstMs = performance.now();
-    const span = make("span", { class: `token ${token.origin}`, "data-place": this.tokens.length, text: token.text });
+    const kind = token.origin === "accepted" ? `accepted ${look(token.drafter)}` : token.origin;
+    const span = make("span", { class: `token ${kind}`, "data-place": this.tokens.length, text: token.text });
     this.ids.push(token.id);
     this.tokens.push({ ...token, chance, span });
     this.text.append(span);
@@ -81,10 +84,17 @@ export class Answer {
     this.passes.count += 1;
     this.passes.drafted += told.drafted;
     this.passes.kept += told.kept;
-    const column = make("span", { class: "pass", title: `${told.drafted} drafted, ${told.kept} kept` });
-    for (let box = 0; box < Math.min(told.drafted, MOST_BOXES); box += 1) {
-      column.append(make("i", { class: box < told.kept ? "kept" : "" }));
+    const by = Object.entries(told.by);
+    for (const [name, { drafted, kept }] of by) {
+      const sum = (this.passes.by[name] ??= { drafted: 0, kept: 0 });
+      sum.drafted += drafted;
+      sum.kept += kept;
     }
+    const who = by.map(([name, { drafted, kept }]) => `; ${name} ${kept} of ${drafted}`).join("");
+    const column = make("span", { class: "pass", title: `${told.drafted} drafted, ${told.kept} kept${who}` });
+    const boxes = by.flatMap(([name, { kept }]) => Array(kept).fill(`kept ${look(name)}`));
+    while (boxes.length < told.drafted) boxes.push(boxes.length < told.kept ? "kept" : "");
+    for (const box of boxes.slice(0, MOST_BOXES)) column.append(make("i", { class: box }));
     column.append(make("i", { class: `own ${told.own}` }));
     // A reader who went back to look stays there.
     const atEnd = this.strip.scrollLeft + this.strip.clientWidth >= this.strip.scrollWidth - 4;
@@ -104,6 +114,8 @@ export class Answer {
     meter(this.meters, "tokens a pass", perPass.toFixed(2));
     const { drafted, kept } = this.passes;
     meter(this.meters, "kept of drafted", drafted ? `${kept} of ${drafted}` : "none drafted");
+    const by = Object.entries(this.passes.by);
+    for (const [name, sum] of by.length > 1 ? by : []) meter(this.meters, `${name}: kept of drafted`, `${sum.kept} of ${sum.drafted}`);
     if (this.usage) meter(this.meters, "tokens", `${this.usage.completion_tokens}`);
   }
 
@@ -137,12 +149,12 @@ export class Answer {
     if (aloud) {
       token.span.scrollIntoView({ block: "nearest" });
       const chance = token.chance ? `, ${percent(token.chance.logprob)}` : "";
-      this.said.textContent = `${quoted(token.text)}, ${this.plain ? "plain" : token.origin}${chance}`;
+      this.said.textContent = `${quoted(token.text)}, ${this.plain ? "plain" : origin(token)}${chance}`;
     }
   }
 
   details(token) {
-    const [name, says] = this.plain ? ["plain", "the model's own; nothing was guessed"] : [token.origin, ORIGINS[token.origin]];
+    const [name, says] = this.plain ? ["plain", "the model's own; nothing was guessed"] : [origin(token), ORIGINS[token.origin]];
     const head = make("div", {}, make("strong", { text: name }), ` · ${says}`);
     if (!token.chance) return [head];
     const rows = token.chance.top_logprobs.map((one) =>

@@ -3,6 +3,7 @@
 import { Answer } from "./answer.js";
 import { Refused, chat, get, useKey } from "./api.js";
 import { $, make, meter, tabs } from "./dom.js";
+import { chosen, meet } from "./drafters.js";
 import { openPlanner } from "./planner.js";
 
 const UNBOUND = 17; // the draft length's right end: no bound but what pays
@@ -18,6 +19,8 @@ function settings() {
   const body = { temperature, seed, max_tokens: Number($("most").value) || 160, story: true };
   Object.assign(body, { logprobs: true, top_logprobs: ALTERNATIVES });
   if (length < UNBOUND) body.max_draft = length;
+  const drafters = chosen();
+  if (drafters?.length) body.drafters = drafters;
   return body;
 }
 
@@ -63,11 +66,12 @@ async function ask(question) {
   $("log").append(turn);
   const body = { ...settings(), messages: messages(question) };
   const compared = $("compare").checked;
-  const speculate = compared || $("speculate").checked;
+  const speculate = chosen()?.length !== 0 && (compared || $("speculate").checked);
   const answer = new Answer(speculate ? "With speculation" : "Plain decoding", !speculate);
   answers.append(answer.element);
   document.scrollingElement.scrollTop = document.scrollingElement.scrollHeight;
-  await stream(answer, { ...body, speculate }, running.signal);
+  const { max_draft: _, drafters: __, ...plainly } = body;
+  await stream(answer, speculate ? body : { ...plainly, speculate }, running.signal);
   if (body.temperature > 0) meter(answer.meters, "seed", body.seed);
   history = [...messages(question).filter((one) => one.role !== "system"), { role: "assistant", content: answer.content }];
   if (!compared) {
@@ -77,8 +81,7 @@ async function ask(question) {
   // One after the other: side by side they would take each other's time.
   const plain = new Answer("Plain decoding, the same question", true);
   answers.append(plain.element);
-  const { max_draft: _, ...rest } = body;
-  await stream(plain, { ...rest, speculate: false }, running.signal);
+  await stream(plain, { ...plainly, speculate: false }, running.signal);
   verdict(turn, answer, plain);
 }
 
@@ -132,6 +135,7 @@ async function about() {
     $("model").textContent = server.model;
     $("model").title = server.fingerprint;
     $("drafter").textContent = server.drafter;
+    meet(server.drafters);
     $("rule").textContent = server.rule;
     $("most").max = server.most_tokens;
     $("notice").classList.remove("error");
