@@ -20,11 +20,11 @@ from outrider.drafters.merge import expected
 from outrider.errors import UsageError
 
 MOST_MEMBERS = 6
-_BIAS = -2.1
+_BIAS = -1.92
 _RATE = 0.01  # of learning: a weight follows some hundreds of judged candidates
 _BRANCHES = 8  # children of a node
 ENOUGH = 2.0
-_LEAST = 0.05  # no pass has rows so cheap that a node that is kept less often pays for one
+_LEAST = 0.015  # of the chance to be kept; the policy decides, but sees no node below
 
 
 class Sourced(Drafter, Protocol):

@@ -40,7 +40,7 @@ class StoreDrafter:
     """
 
     name = "store"
-    weight = (0.37, 0.45, -0.6)  # to begin with (drafters.blended)
+    weight = (0.42, 0.73, -0.93)  # to begin with (drafters.blended)
 
     def __init__(
         self,

@@ -44,7 +44,7 @@ class SuffixDrafter:
     """
 
     name = "suffix"
-    weight = (1.15, 2.45, -2.1)  # to begin with (drafters.blended)
+    weight = (0.72, 1.83, -1.44)  # to begin with (drafters.blended)
 
     def __init__(
         self,
