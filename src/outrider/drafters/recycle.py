@@ -33,7 +33,7 @@ class RecycleDrafter:
 
     name = "recycle"
     followers = FOLLOWERS
-    weight = (0.5, 0.95, -1.05)  # to begin with (drafters.blended)
+    weight = (0.16, 0.13, -1.17)  # to begin with (drafters.blended)
 
     def __init__(self, vocab: int) -> None:
         if vocab < 1:
