@@ -3,7 +3,8 @@
 Best-first growth, as for one source, but a node's chance comes from all of them: a logistic mixture of the log-odds
 that each gives the token (Mahoney 2005, as in the PAQ compressors). In each sequence its weights start from those that
 were fitted on the default model's answers to questions of its own (benchmarks/blending.py) and follow what comes true,
-so that a source that does not fit the text is heard less in time. All of it is native (native/src/drafting/growing.cpp).
+so that a source that does not fit the text is heard less in time. All of it is native
+(native/src/drafting/growing.cpp).
 """
 
 from __future__ import annotations

@@ -32,6 +32,8 @@ _FLOOR = 0.05  # of the learning rate, at the end
 _CLIP = 1.0  # norm of the gradient
 _BETAS, _DECAY = (0.9, 0.95), 0.01
 _EVALUATIONS, _BETWEEN = 40, 10  # of a run, and the least steps from one to the next
+# While the rate is high nothing has to get better: a head that starts from a trained one first gets worse.
+_PATIENT_FROM = 0.5
 _MEASURED = 12_000  # chains of an evaluation; the last one measures five times as many
 _REPORT_S = 5.0
 
@@ -230,7 +232,7 @@ class Trainer:
         if self.state.best is None or found.tau > self.state.best.tau:
             self.state.best, self.state.since_best = found, 0
             self._best = {name: value.detach().cpu().clone() for name, value in self.setup.head.state_dict().items()}
-        else:
+        elif self.done >= _PATIENT_FROM:
             self.state.since_best += 1
         self.state.seconds += self._pace.lap()
         self._say(Phase.TRAIN, f"held out: {found}")

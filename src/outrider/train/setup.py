@@ -5,7 +5,7 @@ Dimensions: V vocabulary, H hidden, D draft vocabulary.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -65,6 +65,7 @@ def prepare(options: TrainOptions) -> Setup:
     taps = options.taps or _taps_of(options) or default_taps(options.kind, spec.layers)
     if options.kind is Kind.MEDUSA and len(taps) != 1:
         raise UsageError(f"taps are {taps}; a medusa head reads one state")
+    options = replace(options, taps=taps)
     device = _device(options.device)
     head = _head(options, target, ids, len(taps), device)
     backend = NativeBackend(target.file, threads=options.threads)
