@@ -1,10 +1,12 @@
 """How much the policy drafts, against the truth: known answers, known costs, and what would have been best.
 
-    python benchmarks/admitting.py [--store FILE] [--drafter auto] [--ratios 1 1.07 1.14 ...] [--per-group 8]
+    python benchmarks/admitting.py [--store FILE] [--drafter auto] [--ratios 1 1.07 1.14 ...] [--per-group 8] [--busy]
 
 The model answers prompts of Spec-Bench once, plainly; all else replays these answers with a drafter, under a clock of
 which every pass of n rows takes T(n): as measured by a quick profile, or 1 ms times --ratios. What drafting takes is
---draft-us and --node-us, what else a step takes --other-us. So the figures are exact, but for T itself.
+--draft-us and --node-us, what else a step takes --other-us. So the figures are exact, but for T itself. With --busy the
+policy is told the times of a machine that others use as well: spells of passes that take up to 2.5 times as long, and
+single ones that take up to 5 times; the figures count the true times.
 
 - fixed: that many nodes always
 - by score: the prefix of each draft with the highest goodput, the drafter's scores taken for chances
@@ -18,6 +20,8 @@ Runner-up tokens of rejected rows are not replayed.
 from __future__ import annotations
 
 import argparse
+import math
+import random
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -59,6 +63,25 @@ class Clock:
         target_s = self.cost.seconds(1, rows, context)
         draft_s = self.draft_s + self.node_s * drafted if asked else 0.0
         return StepTime(target_s + draft_s + self.other_s, draft_s, target_s)
+
+
+class Busy:
+    """What others on the machine do to the times of steps; the same for every policy."""
+
+    def __init__(self) -> None:
+        self._chance = random.Random(5)
+        self._left, self._slower = 0.0, 1.0  # passes of the spell at hand
+
+    def seen(self, step: StepTime) -> StepTime:
+        """A step as a clock would show it."""
+        chance = self._chance
+        if self._left <= 0.0 and chance.random() < 0.04:
+            self._left, self._slower = chance.expovariate(1 / 15), chance.uniform(1.2, 2.5)
+        self._left -= 1.0
+        factor = math.exp(abs(chance.gauss(0.0, 0.12))) * (self._slower if self._left > 0.0 else 1.0)
+        if chance.random() < 0.03:
+            factor *= chance.uniform(1.5, 5.0)
+        return StepTime(step.total_s * factor, step.draft_s * factor, step.target_s * factor)
 
 
 @dataclass(slots=True)
@@ -105,7 +128,13 @@ class ByScore:
 
 
 def replay(
-    drafter: Drafter, make: Callable[[], Policy], fresh: bool, oracle: bool, written: Sequence[Written], clock: Clock
+    drafter: Drafter,
+    make: Callable[[], Policy],
+    fresh: bool,
+    oracle: bool,
+    written: Sequence[Written],
+    clock: Clock,
+    busy: Busy | None,
 ) -> dict[str, Sum]:
     """All answers in turn; fresh: with a new policy for each. The first token comes with the prompt."""
     walk, policy, sums = Walk(drafter), make(), {"all": Sum()}
@@ -126,7 +155,8 @@ def replay(
             step = clock.step(asked, drafted, 1 + len(draft), len(view.tokens))
             plain_s = (end - at) * clock.step(False, 0, 1, len(view.tokens)).total_s
             walk.step(one, at, end)
-            policy.observe([Outcome(0, draft, path[: end - at], tuple(one.answer[at:end]))], step)
+            seen = step if busy is None else busy.seen(step)
+            policy.observe([Outcome(0, draft, path[: end - at], tuple(one.answer[at:end]))], seen)
             for total in (sums["all"], sums.setdefault(one.group, Sum())):
                 total.tokens += end - at
                 total.passes += 1
@@ -163,7 +193,13 @@ def run(arguments: argparse.Namespace) -> None:
         "oracle": (partial(Fixed, MOST_NODES), False, True),
     }
     found = {
-        name: replay(loading.make_drafter(llm, arguments.drafter, arguments.store), *how, written, clock)
+        name: replay(
+            loading.make_drafter(llm, arguments.drafter, arguments.store),
+            *how,
+            written,
+            clock,
+            Busy() if arguments.busy else None,
+        )
         for name, how in makers.items()
     }
     if not arguments.json:
@@ -196,6 +232,7 @@ def main() -> None:
     parser.add_argument("--node-us", type=float, default=2.0, help="of each node drafted")
     parser.add_argument("--other-us", type=float, default=60.0, help="of the engine")
     parser.add_argument("--tokens", type=int, default=128, help="of each answer; default 128")
+    parser.add_argument("--busy", action="store_true", help="show the policy the times of a busy machine")
     arguments = parser.parse_args()
     if arguments.ratios and (len(arguments.ratios) < 2 or min(arguments.ratios) <= 0.0):
         raise UsageError(f"--ratios is {arguments.ratios}; give at least T(1) and T(2), above 0")

@@ -55,6 +55,33 @@ def test_outliers_move_little() -> None:
     assert one(times, 4) == pytest.approx(Stairs().seconds(1, 4, 64.0), rel=0.08)
 
 
+def test_a_bad_moment_of_one_number_of_rows_shows_in_its_neighbours() -> None:
+    """Three rows took no longer, so two cannot: both were measured, and T rises."""
+    times = pass_times(None)
+    for _ in range(10):
+        for rows in (1, 3, 4):
+            times.learn(1, rows, 64.0, 0.004)
+    times.learn(1, 2, 64.0, 0.008)
+    plain, two, three = times.table(1, 1, 2, 64.0)
+    assert plain < two < 1.06 * plain
+    assert three < 1.08 * plain
+
+
+@pytest.mark.parametrize("factor", [0.4, 2.5])
+def test_a_change_of_the_load_is_not_taken_for_the_shape(factor: float) -> None:
+    """It came while only plain passes were done, which may not make drafts look dear, or free, for it."""
+    times = pass_times(None)
+    for _ in range(20):
+        for rows in (1, 2, 3, 4):
+            times.learn(1, rows, 64.0, 0.004)
+    before = times.table(1, 1, 3, 64.0)
+    for _ in range(20):
+        times.learn(1, 1, 64.0, factor * 0.004)
+    after = times.table(1, 1, 3, 64.0)
+    assert after[0] == pytest.approx(factor * before[0], rel=0.1)
+    assert after[1] / after[0] == pytest.approx(before[1] / before[0], abs=0.2)
+
+
 @pytest.mark.parametrize("seconds", [0.0, -1.0, math.inf, math.nan])
 def test_what_is_no_time_is_ignored(seconds: float) -> None:
     times, drafts = pass_times(Stairs()), DraftTimes()

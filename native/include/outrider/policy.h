@@ -80,7 +80,7 @@ class PassTimes {
   static constexpr int kShapedRows = 256;    // up to so many rows the shape is corrected, beyond with the common factor alone
 
   PassTimes(Cost cost, bool measured);
-  // Seconds of passes of rows, rows + 1, ... rows + extra rows [extra + 1], rising.
+  // Seconds of passes of rows, rows + 1, ... rows + extra rows [extra + 1]. They rise: noise must not make a row free.
   std::vector<double> table(int sequences, int rows, int extra, double context);
   void learn(int sequences, int rows, double context, double seconds);
   // Whether a pass of so many rows, without a draft, should be seen again: what drafts cost is counted from it. At once
@@ -89,6 +89,7 @@ class PassTimes {
 
  private:
   const std::vector<double>& base(int sequences, int count, double context);
+  std::vector<double> rising(const std::vector<double>& known, int rows, int end) const;
   bool strange(int rows) const;
   void spread(int rows);
 

@@ -3,7 +3,8 @@
 // A profile was measured at another time, perhaps on a busier machine, and there may be none. So each pass is compared with
 // what was predicted: one factor follows the machine's load, and a second one for each number of rows follows the shape of
 // T(n). Both move by bounded steps in the logarithm, so that a pass that took ten times as long (another process, a page
-// fault) counts like one that was a little late.
+// fault) counts like one that was late. The load's steps are the large ones: what others do to the machine lasts for some
+// passes and touches all numbers of rows alike, and must not be taken for the shape of the few that were tried meanwhile.
 #include <algorithm>
 #include <cmath>
 
@@ -14,12 +15,14 @@ namespace {
 
 constexpr size_t kLargestTables = 64;  // (sequences, context) pairs that are remembered
 constexpr double kLeastS = 1e-9;
-constexpr double kLoadGain = 1.0 / 16, kShapeGain = 1.0 / 12;
-constexpr int kShapeDoubt = 1;
+constexpr double kLoadGain = 1.0 / 4, kShapeGain = 1.0 / 12;
+constexpr int kShapeDoubt = 1, kFirstSeen = 2;  // passes
 constexpr int kNear = 16;            // rows that a neighbour is at most away
+constexpr double kUnseen = 0.25;     // passes that a number of rows counts as which none had
 constexpr double kLeastRise = 0.5;   // of what is known of T(n + 1) - T(n) from before: noise must not make a row free
 constexpr double kMostBend = 4.0;
-constexpr double kFirstOutlier = 0.7, kOutlier = 0.25;  // of the logarithm: what is further off counts as this far
+// Of the logarithm: what is further off counts as this far, for the load, a shape hardly known yet, and a known one.
+constexpr double kLoadOutlier = 0.7, kFirstOutlier = 0.7, kOutlier = 0.25;
 constexpr double kMostOff = 300.0;  // the quotient, and the exponential of more, may be out of the range of a double
 constexpr int kForget = 512;  // passes, after which the number of those seen is halved
 // Passes between two plain ones, if there is always something to draft; the wait doubles from the first, or from the
@@ -41,13 +44,39 @@ PassTimes::PassTimes(Cost cost, bool measured)
 }
 
 std::vector<double> PassTimes::table(int sequences, int rows, int extra, double context) {
-  const std::vector<double>& known = base(sequences, rows + extra + 1, context);
-  const auto bent = [&](int n) {
-    return load_ * known[static_cast<size_t>(n)] * (n <= kShapedRows ? shape_[static_cast<size_t>(n)] : 1.0);
+  // Some rows further, for those may show that the last ones were measured in a bad moment.
+  const int end = rows + std::max(extra, kNear) + 1;
+  const std::vector<double>& known = base(sequences, end, context);
+  std::vector<double> found = rising(known, rows, end);
+  found.resize(static_cast<size_t>(extra) + 1);
+  for (size_t i = 1; i < found.size(); ++i) {
+    const size_t n = static_cast<size_t>(rows) + i;
+    found[i] = std::max(found[i], found[i - 1] + kLeastRise * load_ * (known[n] - known[n - 1]));
+  }
+  return found;
+}
+
+// The corrected seconds of rows, ... end - 1 rows, made to rise: where fewer rows seem to take longer, both take the mean,
+// by the passes seen of each (isotonic regression by pooling adjacent violators, Ayer et al. 1955).
+std::vector<double> PassTimes::rising(const std::vector<double>& known, int rows, int end) const {
+  struct Pool {
+    double seconds, weight;
+    size_t count;
   };
-  std::vector<double> found = {bent(rows)};
-  for (int n = rows + 1; n <= rows + extra; ++n)
-    found.push_back(std::max(bent(n), found.back() + kLeastRise * load_ * (known[static_cast<size_t>(n)] - known[static_cast<size_t>(n - 1)])));
+  std::vector<Pool> pools;
+  for (int n = rows; n < end; ++n) {
+    const size_t i = static_cast<size_t>(n);
+    Pool pool = {load_ * known[i], kUnseen, 1};
+    if (n <= kShapedRows) pool.seconds *= shape_[i], pool.weight += seen_[i];
+    for (; !pools.empty() && pools.back().seconds > pool.seconds; pools.pop_back()) {
+      const Pool& last = pools.back();
+      const double weight = last.weight + pool.weight;
+      pool = {(last.seconds * last.weight + pool.seconds * pool.weight) / weight, weight, last.count + pool.count};
+    }
+    pools.push_back(pool);
+  }
+  std::vector<double> found;
+  for (const Pool& pool : pools) found.insert(found.end(), pool.count, pool.seconds);
   return found;
 }
 
@@ -56,18 +85,16 @@ void PassTimes::learn(int sequences, int rows, double context, double seconds) {
   const bool shaped = rows <= kShapedRows;
   const size_t r = static_cast<size_t>(rows);
   const double predicted = load_ * base(sequences, rows + 1, context)[r] * (shaped ? shape_[r] : 1.0);
-  double off = std::clamp(std::log(seconds) - std::log(predicted), -kMostOff, kMostOff);
-  if (++learned_ > kFirstPasses) {
-    const double most = shaped && seen_[r] < 2 ? kFirstOutlier : kOutlier;
-    off = std::clamp(off, -most, most);
-  }
-  const double step = off * std::max(kLoadGain, 1.0 / learned_);
+  const double off = std::clamp(std::log(seconds) - std::log(predicted), -kMostOff, kMostOff);
+  const double most = ++learned_ > kFirstPasses ? kLoadOutlier : kMostOff;
+  const double step = std::clamp(off, -most, most) * std::max(kLoadGain, 1.0 / learned_);
   load_ = std::clamp(load_ * std::exp(step), kLeastS, 1.0 / kLeastS);
   if (shaped) {
     ++seen_[r];
     ever_[r] = true;
     latest_[r] = learned_;
-    const double bend = (off - step) * std::max(kShapeGain, 1.0 / (seen_[r] + kShapeDoubt));
+    const double outlier = seen_[r] <= kFirstSeen ? kFirstOutlier : kOutlier;
+    const double bend = std::clamp(off - step, -outlier, outlier) * std::max(kShapeGain, 1.0 / (seen_[r] + kShapeDoubt));
     shape_[r] = std::clamp(shape_[r] * std::exp(bend), 1.0 / kMostBend, kMostBend);
     spread(rows);
   }

@@ -25,9 +25,10 @@ from outrider.errors import UsageError
 MOST_NODES = 16
 MOST_DEPTH = 64  # budgets beyond are not told apart
 
-# Where nothing was measured: decoding is bound by the way of the weights from memory, so a row costs little until
-# arithmetic sets the pace. Only the ratios matter, the first passes set the level.
-PRIOR = FittedCost((1, 4, 8, 16, 32), (1e-2, 1.12e-2, 1.4e-2, 2.2e-2, 4e-2), 0.0, 0.0, 0.0)
+# Where nothing was measured: decoding is bound by the way of the weights from memory, and the native kernels take four
+# rows at a time, so up to four cost next to nothing, and from then on arithmetic sets the pace. Only the ratios matter,
+# the first passes set the level.
+PRIOR = FittedCost((1, 4, 5, 8, 16, 32), (1e-2, 1.04e-2, 1.2e-2, 1.55e-2, 2.8e-2, 5.4e-2), 0.0, 0.0, 0.0)
 
 _BUDGETS = tuple(Budget(nodes, nodes) for nodes in range(MOST_DEPTH + 1))
 
