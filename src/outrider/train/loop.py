@@ -34,6 +34,7 @@ _BETAS, _DECAY = (0.9, 0.95), 0.01
 _EVALUATIONS, _BETWEEN = 40, 10  # of a run, and the least steps from one to the next
 # While the rate is high nothing has to get better: a head that starts from a trained one first gets worse.
 _PATIENT_FROM = 0.5
+_REST = 9.0  # of a timed run: training between two evaluations takes at least so much longer than one
 _MEASURED = 12_000  # chains of an evaluation; the last one measures five times as many
 _REPORT_S = 5.0
 
@@ -98,6 +99,7 @@ class Trainer:
         self._best: dict[str, Tensor] | None = None
         self._loss = math.nan
         self._evaluation_s = 0.0
+        self._rested_s = 0.0
         self._last: Acceptance | None = None
         self._text_tok = sum(len(text.ids) - 1 for text in setup.corpus.train)
 
@@ -219,6 +221,10 @@ class Trainer:
 
     def _evaluation_due(self) -> bool:
         state, done = self.state, self.done
+        # On a busy machine forty evaluations may take longer than the training. A run of so many epochs has them all
+        # the same: which weights are the best must not depend on the clock.
+        if self.options.minutes is not None and done < 1 and state.seconds < self._rested_s:
+            return False
         return done >= 1 or (state.step >= state.evaluated + _BETWEEN and done * _EVALUATIONS >= len(state.curve) + 1)
 
     def _evaluate(self) -> None:
@@ -235,6 +241,7 @@ class Trainer:
         elif self.done >= _PATIENT_FROM:
             self.state.since_best += 1
         self.state.seconds += self._pace.lap()
+        self._rested_s = self.state.seconds + _REST * self._evaluation_s
         self._say(Phase.TRAIN, f"held out: {found}")
 
     def _left_s(self) -> float | None:
