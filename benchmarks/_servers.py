@@ -85,7 +85,7 @@ def vllm(python: Path, folder: Path, port: int, streams: int, context: int) -> t
     flags += ["--max-model-len", str(context), "--max-num-seqs", str(streams)]
     environment = {
         "VLLM_CPU_KVCACHE_SPACE": "2",
-        "VLLM_CPU_OMP_THREADS_BIND": "all",
+        "VLLM_CPU_OMP_THREADS_BIND": ",".join(map(str, sorted(os.sched_getaffinity(0)))),
         "VLLM_LOGGING_LEVEL": "WARNING",
         "HF_HUB_OFFLINE": "1",
         "VLLM_NO_USAGE_STATS": "1",
