@@ -16,7 +16,7 @@ from outrider.core import tree
 from outrider.core.step import Budget, Outcome, Tokens, View
 from outrider.core.types import EMPTY, Draft, Law
 from outrider.drafters import storefile
-from outrider.drafters.blended import BlendedDrafter, Sourced
+from outrider.drafters.blended import LEAST, BlendedDrafter, Sourced
 from outrider.drafters.recycle import RecycleDrafter
 from outrider.drafters.store import StoreDrafter
 from outrider.drafters.storefile import StoreFile
@@ -108,7 +108,7 @@ def test_trees_are_sound_and_chains_are_chains(prompt: list[int], nodes: int, de
     for parent, score in zip(draft.parents, draft.score or (), strict=True):
         kept.append(score * (kept[parent] if parent >= 0 else 1.0))
     assert kept == sorted(kept, reverse=True), "the likeliest first"
-    assert min(kept, default=1.0) >= 0.05
+    assert min(kept, default=1.0) >= LEAST
 
 
 def ask(drafter: BlendedDrafter, tokens: Sequence[int], nodes: int = 8, scope: str = "", seq: int = 1) -> Draft:

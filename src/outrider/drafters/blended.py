@@ -25,7 +25,7 @@ _BIAS = -1.92
 _RATE = 0.01  # of learning: a weight follows some hundreds of judged candidates
 _BRANCHES = 8  # children of a node
 ENOUGH = 2.0
-_LEAST = 0.015  # of the chance to be kept; the policy decides, but sees no node below
+LEAST = 0.015  # of the chance to be kept; the policy decides, but sees no node below
 
 
 class Sourced(Drafter, Protocol):
@@ -113,7 +113,7 @@ class BlendedDrafter:
             sources = [member.source(view) for member in members]
             blend = _native.Blend(sources, [member.weight for member in members], _BIAS, _RATE)
             heard = self._blends[view.seq] = _Heard(blend, tuple(member.name for member in members))
-        tokens, parents, score, loudest = heard.blend.grow(budget.nodes, budget.depth, self._branches, _LEAST)
+        tokens, parents, score, loudest = heard.blend.grow(budget.nodes, budget.depth, self._branches, LEAST)
         if not tokens:
             return EMPTY
         return Draft(tokens, parents, score=score, drafters=tuple(map(heard.names.__getitem__, loudest)))
