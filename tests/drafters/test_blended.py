@@ -132,7 +132,7 @@ def test_each_node_bears_its_member_s_name_and_others_can_be_left_out(store: Sto
     """Behind 1, 2 the text says 6, 0 and the store 3; behind 5 only the store knows anything."""
     text = [1, 2, 6, 0, 1, 2]
     cases: list[tuple[list[int], frozenset[str] | None, dict[int, str]]] = [
-        (text, None, {6: "suffix", 0: "suffix"}),
+        (text, None, {6: "suffix", 0: "suffix", 3: "store"}),
         ([*text, 5], None, {2: "store"}),
         (text, frozenset({"suffix", "other"}), {6: "suffix", 0: "suffix"}),
         ([*text, 5], frozenset({"suffix"}), {}),
