@@ -4,9 +4,10 @@
                                [--vllm-python PYTHON --vllm-folder FOLDER]
 
 Each stream asks prompts of Spec-Bench one after the other, greedy, as many tokens each time whatever the model says;
-the prompts go out as ids, so that every server reads the same. A round measures every number of streams, and for each
-of them every server in turn; the others are idle meanwhile. `off` and `goodput` are one server asked with and without
-speculation, `fixed` is another with a fixed draft length. Every server keeps beginnings of prompts, as it does unasked.
+the prompts go out as ids, so that every server reads the same. Servers are started anew for each number of streams, and
+no server hears a prompt twice: ours would remember its answer. A round asks every server in turn the same prompts; the
+others are idle meanwhile. `off` is asked without speculation, `goodput` with as much as pays, `fixed` with a
+fixed draft length. Every server keeps beginnings of prompts, as it does unasked.
 Figures to quote need 5 rounds; they may be measured in pieces, with fewer --streams each.
 """
 
@@ -15,6 +16,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import itertools
+import random
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -63,9 +65,8 @@ Results = dict[tuple[int, str], list[Load]]
 
 
 async def drive(contender: Contender, prompts: Sequence[list[int]], streams: int, answers: int, most: int) -> Load:
-    """So many streams, each with so many answers one after the other."""
-    supply = itertools.cycle(prompts)
-    work = [[next(supply) for _ in range(answers)] for _ in range(streams)]
+    """So many streams, each with so many answers one after the other; prompts [streams * answers]."""
+    work = [prompts[stream::streams][:answers] for stream in range(streams)]
 
     async def stream(asked: Sequence[list[int]]) -> list[Told]:
         return [await _asking.complete(contender.place, prompt, most, contender.extra) for prompt in asked]
@@ -79,21 +80,17 @@ async def drive(contender: Contender, prompts: Sequence[list[int]], streams: int
 
 @contextmanager
 def ours(arguments: argparse.Namespace, model: Path, threads: int) -> Iterator[dict[str, Contender]]:
-    """Our servers: one for plain decoding and goodput, one for a fixed draft length."""
+    """Our servers: one for each mode, or one would find the beginnings of prompts that another has read."""
     slots = max(arguments.streams)
     with ExitStack() as stack:
         found: dict[str, Contender] = {}
-        if {OFF, GOODPUT} & set(arguments.modes):
+        for mode in arguments.modes:
             port = _servers.free_port()
-            command = _servers.outrider(model, port, threads, slots)
+            more = ["--gamma", str(arguments.gamma)] if mode == FIXED else []
+            command = _servers.outrider(model, port, threads, slots, *more)
             place, _ = stack.enter_context(_servers.running(command, port))
-            found |= {OFF: Contender(place, {"speculate": False}), GOODPUT: Contender(place, {})}
-        if FIXED in arguments.modes:
-            port = _servers.free_port()
-            command = _servers.outrider(model, port, threads, slots, "--gamma", str(arguments.gamma))
-            place, _ = stack.enter_context(_servers.running(command, port))
-            found[FIXED] = Contender(place, {})
-        yield {name: found[name] for name in arguments.modes}
+            found[mode] = Contender(place, {"speculate": False} if mode == OFF else {})
+        yield found
 
 
 @contextmanager
@@ -116,23 +113,29 @@ def peers(arguments: argparse.Namespace, model: Path, threads: int, streams: int
 
 
 def measure(arguments: argparse.Namespace, model: Path, threads: int, prompts: Sequence[list[int]]) -> Results:
-    """Every server at every number of streams, in turn, round by round; peers are started once for each number."""
+    """Every server at every number of streams, in turn, round by round; all are started anew for each number."""
     results: Results = {}
-    with ours(arguments, model, threads) as own:
-        for streams in arguments.streams:
-            with peers(arguments, model, threads, streams) as others:
-                contenders = {**own, **others}
-                for contender in contenders.values():  # to warm up
-                    asyncio.run(drive(contender, prompts, streams, 1, 8))
-                for number in range(arguments.rounds):
-                    # Who goes first moves on, so that nobody always runs behind the same neighbour.
-                    names = list(contenders)
-                    for name in names[number % len(names) :] + names[: number % len(names)]:
-                        load = asyncio.run(
-                            drive(contenders[name], prompts, streams, arguments.answers, arguments.max_tokens)
-                        )
-                        results.setdefault((streams, name), []).append(load)
-                    _report.say(f"{streams} streams: round {number + 1} of {arguments.rounds} done")
+    for streams in arguments.streams:
+        each = streams * arguments.answers
+        if each * (arguments.rounds + 1) > len(prompts):
+            raise OutriderError(
+                f"{streams} streams need {each * (arguments.rounds + 1)} prompts, and there are {len(prompts)}: give "
+                "fewer --rounds or --answers"
+            )
+        supply = iter(prompts)
+        with ours(arguments, model, threads) as own, peers(arguments, model, threads, streams) as others:
+            contenders = {**own, **others}
+            asked = list(itertools.islice(supply, each))
+            for contender in contenders.values():  # to warm up
+                asyncio.run(drive(contender, asked, streams, arguments.answers, arguments.max_tokens))
+            for number in range(arguments.rounds):
+                # Who goes first moves on, so that nobody always runs behind the same neighbour.
+                names = list(contenders)
+                asked = list(itertools.islice(supply, each))
+                for name in names[number % len(names) :] + names[: number % len(names)]:
+                    load = asyncio.run(drive(contenders[name], asked, streams, arguments.answers, arguments.max_tokens))
+                    results.setdefault((streams, name), []).append(load)
+                _report.say(f"{streams} streams: round {number + 1} of {arguments.rounds} done")
     return results
 
 
@@ -186,6 +189,7 @@ def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     _report.add_common(parser)
     _prompts.add_options(parser)
+    parser.set_defaults(per_group=80)
     parser.add_argument("--streams", type=int, nargs="+", default=[1, 2, 4, 8, 16, 32])
     parser.add_argument("--modes", nargs="+", choices=[OFF, FIXED, GOODPUT], default=[OFF, FIXED, GOODPUT])
     parser.add_argument("--gamma", type=int, default=4, help="the fixed draft length; default 4")
@@ -208,6 +212,7 @@ def main() -> None:
     threads = arguments.threads or _native.usable_cores()
     found = _prompts.prompts(arguments.questions, arguments.per_group, gguf.read(model).tokenizer)
     prompts = [prompt.ids for prompt in found if len(prompt.ids) <= MOST_PROMPT]
+    random.Random(0).shuffle(prompts)  # the groups come one after the other
     results = measure(arguments, model, threads, prompts)
     if not arguments.json:
         show(results, arguments)
