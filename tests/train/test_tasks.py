@@ -28,7 +28,7 @@ def test_every_word_is_used() -> None:
     assert {lead.form for lead in leads if len(lead.texts) == 1} == set(tasks.FORMS)
 
 
-@pytest.mark.parametrize("form", [*tasks.FORMS, *tasks.ASKED, *tasks.TOGETHER])
+@pytest.mark.parametrize("form", [*tasks.FORMS, *tasks.ASKED, *tasks.COMPARED])
 def test_a_form_holds_its_text_once(form: str) -> None:
     assert [name for _, name, _, _ in Formatter().parse(form) if name is not None] == ["0"]
 

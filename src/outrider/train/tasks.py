@@ -88,7 +88,7 @@ ASKED = (
     "Read the documents and answer.\n\n{0}\n\nWho",
     "{0}\n\nWhat",
 )
-TOGETHER = (
+COMPARED = (
     "Summarize these texts in one paragraph:\n\n{0}",
     "What do these texts have in common?\n\n{0}",
     "{0}\n\nWhich of these texts is the most interesting, and why?",
@@ -151,7 +151,7 @@ BARE_LEAD = Lead("", (), True)
 
 
 def lead(seed: int) -> Lead:
-    """The lead of a seed, above 0."""
+    """The lead of a seed."""
     chance = Random(seed)
     kind = chance.random()
     if kind < BARE:
@@ -168,7 +168,7 @@ def lead(seed: int) -> Lead:
     drawn = chance.random() < ASKING
     numbering = chance.choice(NUMBERINGS)
     listed = "\n\n".join(numbering.format(place + 1, f"{{{place}}}") for place in range(len(texts)))
-    return Lead(chance.choice(ASKED if drawn else TOGETHER).format(listed), texts, drawn)
+    return Lead(chance.choice(ASKED if drawn else COMPARED).format(listed), texts, drawn)
 
 
 def whole(start: str, rest: str, reason: FinishReason) -> str | None:
@@ -183,5 +183,5 @@ def whole(start: str, rest: str, reason: FinishReason) -> str | None:
 def digest() -> str:
     """What tells these leads from others, in hex."""
     told = [BARE, BEGUN, ABOUT_ONE, TEXT_TOKENS, TEXT_TEMPERATURE, TEXT_TOP_P, LEAST_TEXT, ASKING]
-    words = [STARTS, FORMS, ASKED, TOGETHER, NUMBERINGS, TEXTS]
+    words = [STARTS, FORMS, ASKED, COMPARED, NUMBERINGS, TEXTS]
     return hashlib.sha256(json.dumps([told, words]).encode()).hexdigest()

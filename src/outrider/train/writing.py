@@ -6,7 +6,7 @@ on how many are asked together nor on where a run was interrupted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Generator as Iterates
 from contextlib import closing
 from dataclasses import dataclass
@@ -120,7 +120,7 @@ class _Draws:
         self._useless = 0
         self._asking: list[_Draw] = []
         self._reading: list[_Draw] = []
-        self._due: list[Callable[[Ids, FinishReason], None]] = []
+        self._due: Iterator[Callable[[Ids, FinishReason], None]] = iter(())
 
     @property
     def busy(self) -> bool:
@@ -134,22 +134,22 @@ class _Draws:
         else:
             self._asking, self._reading = self._reading, self._started(count)
         found: list[Request] = []
-        self._due = []
+        due: list[Callable[[Ids, FinishReason], None]] = []
         for draw in self._asking:
             request = self._question(draw)
             if request is not None:
                 found.append(request)
-                self._due.append(partial(_asked, draw))
+                due.append(partial(_asked, draw))
         for draw in self._reading:
             for place, (start, most) in enumerate(draw.lead.texts):
                 found.append(self._text(start, most, draw.seed * tasks.MOST_TEXTS + place))
-                self._due.append(partial(self._read, draw, start))
-        self._due.reverse()
+                due.append(partial(self._read, draw, start))
+        self._due = iter(due)
         return found
 
     def take(self, ids: Ids, reason: FinishReason) -> None:
         """What came of the next of these requests."""
-        self._due.pop()(ids, reason)
+        next(self._due)(ids, reason)
 
     def found(self) -> list[_Asked]:
         """The questions of the last round that can be used and are new. Raises UsageError where there are none left."""
