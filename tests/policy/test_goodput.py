@@ -141,6 +141,22 @@ def test_a_batch_may_be_so_large_that_drafting_stops() -> None:
     assert run.verified < 0.3 * run.passes
 
 
+def test_rows_are_no_cheaper_beside_a_prompt() -> None:
+    def make(prompt_rows: int) -> World:
+        guesses = [steady(0.6, seed) for seed in range(8)]
+        return World(guesses, Computing(), prompt_rows=prompt_rows).run(Goodput(Computing()), 200)
+
+    assert make(256).verified <= 1.2 * make(0).verified + 20
+
+
+def test_beside_a_prompt_nodes_that_pay_are_still_drafted() -> None:
+    def make(prompt_rows: int) -> World:
+        return World([steady(0.9)], prompt_rows=prompt_rows).run(Goodput(Stairs()), 300)
+
+    per_pass = [run.verified / run.passes for run in (make(0), make(64))]
+    assert per_pass[1] > 0.5 * per_pass[0]
+
+
 def test_it_learns_that_rows_are_dear_without_a_profile() -> None:
     def make() -> World:
         return World([steady(0.7, seed) for seed in range(4)], Computing())

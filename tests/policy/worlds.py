@@ -159,6 +159,7 @@ class World:
     node_s: float = 5e-7
     other_s: float = 1e-4
     cuts: bool = True
+    prompt_rows: int = 0  # of another sequence, that every second pass reads too
     noise: float = 0.0  # of passes, as the standard deviation of the logarithm; one in 50 takes ten times as long
     tokens: int = 0
     seconds: float = 0.0
@@ -184,6 +185,8 @@ class World:
 
     def _step(self, policy: Policy, views: Sequence[View], texts: Sequence[list[int]]) -> None:
         load = Load(len(views), len(views))
+        if self.prompt_rows and self.passes % 2:
+            load = Load(len(views) + 1, len(views) + self.prompt_rows)
         context = sum(len(text) for text in texts) / len(texts)
         budgets = policy.budgets(views, load)
         drafts = [

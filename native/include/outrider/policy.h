@@ -164,6 +164,7 @@ class Goodput {
   double asked_node_s() const { return drafting_.node_s() * drafting_.filled(); }
   void buy(const std::vector<State*>& states, double ask_s);
   void probe(const std::vector<State*>& states, bool asked);
+  std::vector<double> times(int extra);
   int best(const std::vector<double>& chances, double spent_s, double ask_s, double node_s);
 
   int most_;

@@ -46,8 +46,8 @@ std::vector<int> Goodput::budgets(const std::vector<int>& seqs, const std::vecto
   double context = 0.0;
   for (const int length : lengths) context += length;
   context /= static_cast<double>(lengths.size());
-  const double plain_s = passes_.table(sequences, rows, 0, context)[0] + other_s_;
-  step_ = Step{sequences, rows, static_cast<int>(seqs.size()), context, plain_s, rows};
+  step_ = Step{sequences, rows, static_cast<int>(seqs.size()), context, 0.0, rows};
+  step_->plain_s = times(0)[0] + other_s_;
   shown_.clear();
   if (states_.size() > kMostStates)
     for (auto s = states_.begin(); s != states_.end();)
@@ -111,8 +111,8 @@ void Goodput::probe(const std::vector<State*>& states, bool asked) {
   const double node_s = drafting_.node_s(), plain_s = step_->plain_s;
   int nodes = std::min(most_, kFirstNodes);
   while (nodes > 1 && node_s * nodes > drafting_.ask_s()) --nodes;
-  const std::vector<double> times = passes_.table(step_->load_sequences, step_->load_rows, nodes, step_->context);
-  const double rows_s = std::max(0.0, times.back() - times[0]);
+  const std::vector<double> pass_s = times(nodes);
+  const double rows_s = std::max(0.0, pass_s.back() - pass_s[0]);
   std::vector<State*> order = states;
   std::stable_sort(order.begin(), order.end(), [](const State* a, const State* b) { return a->idle > b->idle; });
   for (State* s : order) {
@@ -138,19 +138,31 @@ void Goodput::probe(const std::vector<State*>& states, bool asked) {
   }
 }
 
+// Seconds of the step's pass with 0, 1, ... extra nodes. What reading a prompt takes is left out: it is spent once whatever
+// is drafted, and a token saved saves a share of a pass without prompts. In proportion to the whole pass every node would
+// look cheap.
+std::vector<double> Goodput::times(int extra) {
+  const Step& step = *step_;
+  std::vector<double> found = passes_.table(step.load_sequences, step.load_rows, extra, step.context);
+  if (step.load_rows == step.load_sequences) return found;
+  const double prompt_s = found[0] - passes_.table(step.load_sequences, step.load_sequences, 0, step.context)[0];
+  for (double& seconds : found) seconds -= prompt_s;
+  return found;
+}
+
 // How many of the chances, highest first, make tokens / seconds of the step highest; of even numbers the largest. Besides
 // the pass, spent_s is spent in any case, ask_s where there is a node at all, node_s for each.
 int Goodput::best(const std::vector<double>& chances, double spent_s, double ask_s, double node_s) {
   const int most = static_cast<int>(chances.size());
-  const std::vector<double> times = passes_.table(step_->load_sequences, step_->load_rows, most, step_->context);
+  const std::vector<double> pass_s = times(most);
   spent_s += other_s_;
-  double tokens = step_->sequences, highest = tokens / (times[0] + spent_s);
+  double tokens = step_->sequences, highest = tokens / (pass_s[0] + spent_s);
   spent_s += ask_s;
   int found = 0;
   for (int count = 1; count <= most; ++count) {
     tokens += chances[static_cast<size_t>(count - 1)];
     spent_s += node_s;
-    const double goodput = tokens / (times[static_cast<size_t>(count)] + spent_s);
+    const double goodput = tokens / (pass_s[static_cast<size_t>(count)] + spent_s);
     if (goodput > kEven * highest) found = count, highest = std::max(highest, goodput);
   }
   return found;
