@@ -16,7 +16,7 @@ from outrider.core.rules import COUPLED, Rule
 from outrider.core.step import Budget, Load, Outcome, Tokens, View
 from outrider.core.types import EMPTY, Draft, Law
 from outrider.drafters.base import Drafter
-from outrider.drafters.blended import ENOUGH, BlendedDrafter
+from outrider.drafters.blended import BlendedDrafter
 from outrider.drafters.head import LEAST, WIDTH, HeadDrafter
 from outrider.drafters.merge import expected
 from outrider.drafters.suffix import SuffixDrafter
@@ -40,6 +40,8 @@ SAID = HeadDrawn(
 
 class ScriptedHead:
     """Says the same whenever it is asked."""
+
+    share = 0.07
 
     def __init__(self, said: HeadDrawn = SAID, independent: bool = False, knows: bool = True) -> None:
         self.independent = independent
@@ -149,13 +151,26 @@ def test_in_a_blend_it_is_asked_where_the_others_promise_too_little() -> None:
     assert [item.seq for item in head.asked] == [1]
     assert {7, 8, 9} <= set(fresh.tokens)
     assert sure.tokens[:3] == (5, 6, 7)
-    assert expected(sure.parents, sure.score or ()) >= ENOUGH
+    assert expected(sure.parents, sure.score or ()) > 2.0
     blend.observe([Outcome(1, fresh, (), (4,))])
     levels = blend._members[1].source(views[0])
     assert levels.grow(8, 8, 4, 0.0) == ((), (), ())
     for seq in prompts:
         blend.end(seq)
     assert head.followed == set()
+
+
+def test_its_price_follows_the_length_of_its_chains() -> None:
+    head, dearer = ScriptedHead(), ScriptedHead()
+    dearer.share = 2 * head.share
+    drafters = [HeadDrafter(head), HeadDrafter(head), HeadDrafter(dearer)]
+    for drafter, steps in zip(drafters, (1, 3, 3), strict=True):
+        drafter.begin(4, (1, 2, 3))
+        for _ in range(50):
+            drafter.propose([View(4, Tokens([1, 2, 3]), Sampling())], [Budget(steps, steps)])
+    short, long, twice = (drafter.price for drafter in drafters)
+    assert head.share < short < long
+    assert twice == pytest.approx(2 * long)
 
 
 def test_a_row_without_order() -> None:

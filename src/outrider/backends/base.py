@@ -284,6 +284,11 @@ class Head(Protocol):
         """Whether a step's candidates do not depend on the tokens of the steps before."""
         ...
 
+    @property
+    def share(self) -> float:
+        """Its weights over those that a pass of the target reads, in bytes."""
+        ...
+
     def begin(self, seq: int) -> bool:
         """Follow a sequence from now on. False, and no draft ever: states of its committed rows were not kept."""
         ...

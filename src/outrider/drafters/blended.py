@@ -17,14 +17,14 @@ from outrider import _native
 from outrider.core.step import Budget, Outcome, View
 from outrider.core.types import EMPTY, Draft
 from outrider.drafters.base import Drafter, may_guess, names_of_all
-from outrider.drafters.merge import expected
+from outrider.drafters.worth import Worth
 from outrider.errors import UsageError
 
 MOST_MEMBERS = 6
 _BIAS = -1.92
 _RATE = 0.01  # of learning: a weight follows some hundreds of judged candidates
 _BRANCHES = 8  # children of a node
-ENOUGH = 2.0
+PROMISING = 0.08  # of the chance to be kept: likelier nodes are what a draft promises, others are seldom worth a row
 LEAST = 0.015  # of the chance to be kept; the policy decides, but sees no node below
 
 
@@ -45,6 +45,11 @@ class Sourced(Drafter, Protocol):
 class Looking(Sourced, Protocol):
     """One whose source knows nothing of a draft before it was asked for it, which costs."""
 
+    @property
+    def price(self) -> float:
+        """What asking costs for one sequence, of a pass of the target, on average of late."""
+        ...
+
     def look(self, views: Sequence[View], budgets: Sequence[Budget]) -> None:
         """Ask for these sequences; what is found holds until their text goes on."""
         ...
@@ -53,7 +58,7 @@ class Looking(Sourced, Protocol):
 class BlendedDrafter:
     """Drafts the nodes that its members together find likeliest: a chain, unless trees may be judged.
 
-    Members that have to be asked (Looking) are asked where the others' draft promises less than ENOUGH tokens.
+    Members that have to be asked (Looking) are asked where that is expected to add more than it costs (worth.py).
 
     trees: whether backend and rule judge trees; then a draft branches wherever a second guess is worth more than a
     deeper first one. Score is the chance that a node is kept; of the members that named its token it bears the name of
@@ -71,7 +76,7 @@ class BlendedDrafter:
         self.followers = max(int(getattr(member, "followers", 0)) for member in members)
         self._members = tuple(members)
         self._branches = _BRANCHES if trees else 1
-        self._asked = [member for member in members if isinstance(member, Looking)]
+        self._asked = [(member, Worth()) for member in members if isinstance(member, Looking)]
         self._blends: dict[int, _Heard] = {}
 
     def begin(self, seq: int, prompt: Sequence[int]) -> None:
@@ -80,15 +85,16 @@ class BlendedDrafter:
 
     def propose(self, views: Sequence[View], budgets: Sequence[Budget]) -> list[Draft]:
         drafts = [self._guess(view, budget) for view, budget in zip(views, budgets, strict=True)]
-        for member in self._asked:
-            places = [
-                place
-                for place, draft in enumerate(drafts)
-                if may_guess((member.name,), views[place]) and _promised(draft) < ENOUGH
-            ]
-            member.look([views[place] for place in places], [budgets[place] for place in places])
-            for place in places:
+        for member, worth in self._asked:
+            asked: dict[int, float] = {}
+            for place, (view, draft) in enumerate(zip(views, drafts, strict=True)):
+                promised = _promised(draft)
+                if may_guess((member.name,), view) and worth.pays(view.seq, promised, member.price):
+                    asked[place] = promised
+            member.look([views[place] for place in asked], [budgets[place] for place in asked])
+            for place, promised in asked.items():
                 drafts[place] = self._guess(views[place], budgets[place])
+                worth.learn(views[place].seq, promised, _promised(drafts[place]))
         return drafts
 
     def observe(self, outcomes: Sequence[Outcome]) -> None:
@@ -101,6 +107,8 @@ class BlendedDrafter:
 
     def end(self, seq: int) -> None:
         self._blends.pop(seq, None)
+        for _, worth in self._asked:
+            worth.end(seq)
         for member in self._members:
             member.end(seq)
 
@@ -128,5 +136,8 @@ class _Heard:
 
 
 def _promised(draft: Draft) -> float:
-    """Tokens that a draft is expected to bring."""
-    return expected(draft.parents, draft.score or ())
+    """Tokens that the nodes which may be worth a row are expected to bring."""
+    survival: list[float] = []
+    for parent, chance in zip(draft.parents, draft.score or (), strict=True):
+        survival.append(chance if parent < 0 else survival[parent] * chance)
+    return sum(one for one in survival if one >= PROMISING)

@@ -23,6 +23,11 @@ WIDTH = 4  # candidates of a level of a tree
 # A chain of likeliest tokens ends where it is less likely than this as a whole: even if the head were twice too modest,
 # another token would add less than its step and its row cost.
 LEAST = 0.03
+# Asking costs so many times the head's share of the weights: for being asked, and for each step. A first step brings
+# the head's weights from memory, later ones find them in the caches (benchmarks/head.py: 1.1, 1.6, 2.4, 3.3 times for
+# 1, 2, 4, 8 steps on the machine of docs/benchmarks.md).
+_ASK, _STEP = 0.8, 0.35
+_LATELY = 1.0 / 16
 
 
 class HeadDrafter:
@@ -48,6 +53,12 @@ class HeadDrafter:
         self._noise = not rule.uses_q
         self._trees = trees and rule.trees
         self._levels: dict[int, _native.Levels] = {}  # of the sequences that the head follows
+        self._steps = float(WIDTH)  # of a chain, on average of late
+
+    @property
+    def price(self) -> float:
+        """What a chain costs, of a pass of the target, on average of late."""
+        return self._head.share * (_ASK + _STEP * self._steps)
 
     def begin(self, seq: int, prompt: Sequence[int]) -> None:
         if self._head.begin(seq):
@@ -67,6 +78,7 @@ class HeadDrafter:
         for item, drawn in zip(asked, self._head.draft(asked) if asked else (), strict=True):
             levels = [_level(token, likely) for token, likely in zip(drawn.tokens, drawn.likely, strict=True)]
             self._levels[item.seq].set(levels, drawn.tokens, self._head.independent)
+            self._steps += (len(drawn.tokens) - self._steps) * _LATELY
 
     def source(self, view: View) -> _native.Source:
         """What the head said last (drafters.blended)."""

@@ -36,6 +36,11 @@ class NativeHead:
         return self._head.weight_bytes
 
     @property
+    def share(self) -> float:
+        """Its weights over those that a pass of the target reads, in bytes."""
+        return self._head.weight_bytes / self._engine.weight_bytes
+
+    @property
     def sequences(self) -> int:
         """Sequences that something is kept of."""
         return self._head.sequences
