@@ -49,7 +49,8 @@ def test_it_is_tried_again_ever_more_seldom_and_comes_back_when_it_helps() -> No
 
 def test_a_sequence_in_which_it_knows_nothing_leaves_the_others_alone() -> None:
     worth = Worth()
-    good, bad = [], []
+    good: list[int] = []
+    bad: list[int] = []
     for step in range(STEPS):
         for seq, gain, found in ((1, 0.6, good), (2, 0.0, bad)):
             if worth.pays(seq, 0.3, 0.12):
