@@ -74,7 +74,7 @@ def test_a_chain() -> None:
     head = ScriptedHead()
     assert ask(head, Budget(3, 3)) == Draft((7, 8, 9), (-1, 0, 1), score=(0.6, 0.5, 0.9))
     (item,) = head.asked
-    assert (item.seq, item.last, item.steps, item.position, item.width) == (4, 3, 3, 3, 1)
+    assert (item.seq, item.last, item.steps, item.position, item.width) == (4, 3, 3, 3, WIDTH)
     assert (item.draw, item.least) == (GREEDY, LEAST)
     assert ask(ScriptedHead(), Budget(2, 8)) == Draft((7, 8), (-1, 0), score=(0.6, 0.5))
 
@@ -149,7 +149,7 @@ def test_in_a_blend_it_is_asked_where_the_others_promise_too_little() -> None:
         blend.begin(seq, prompt)
     fresh, sure = blend.propose(views, [Budget(8, 8)] * 2)
     assert [item.seq for item in head.asked] == [1]
-    assert {7, 8, 9} <= set(fresh.tokens)
+    assert {7, 8, 9, 1, 2} <= set(fresh.tokens), "siblings too, though the budget has no more nodes than levels"
     assert sure.tokens[:3] == (5, 6, 7)
     assert expected(sure.parents, sure.score or ()) > 2.0
     blend.observe([Outcome(1, fresh, (), (4,))])

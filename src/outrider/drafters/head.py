@@ -103,7 +103,8 @@ class HeadDrafter:
             draw = draw_of(sampling)
         tokens = view.tokens
         steps = min(budget.nodes, budget.depth)
-        width = WIDTH if self._branches(budget) else 1
+        # Siblings cost nothing, and a blend may want them whatever the budget's shape.
+        width = WIDTH if self._trees else 1
         return HeadChain(view.seq, tokens[-1], steps, draw, len(tokens), width, least)
 
     def _branches(self, budget: Budget) -> bool:
