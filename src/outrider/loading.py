@@ -108,7 +108,7 @@ def serve(
         if number < 1:
             raise UsageError(f"{name} is {number}; it must be at least 1")
     parts = _parts(model, wish, threads)
-    policy = _goodput() if gamma is None else wish.policy()
+    policy = wish.paying() if gamma is None else wish.policy()
     matchers = _compiler(parts.tokenizer, parts.backend.vocab)
     with suppress(UsageError):  # a vocabulary that can have no constraints: whoever asks for one is told
         matchers.prepare()
@@ -261,7 +261,14 @@ class _Wish:
             return Fixed(self.gamma)
         if self.what == "ngram":
             return Fixed(DEFAULT_GAMMA)
-        return _goodput()
+        return self.paying()
+
+    def paying(self) -> Policy:
+        """As much as pays."""
+        from outrider.policy.goodput import Goodput
+
+        # A blend asks a head only where that pays; whether a draft model does is for the policy to find out.
+        return Goodput(weighs=self.what == "auto" and _given(self.head) and not _given(self.draft_model))
 
     def _store(self, tokenizer: Tokenizer) -> StoreDrafter:
         from outrider.drafters.store import StoreDrafter
@@ -284,17 +291,15 @@ class _Wish:
         return ModelDrafter(small, bridge, rule)
 
 
-def _goodput() -> Policy:
-    from outrider.policy.goodput import Goodput
-
-    return Goodput()
-
-
 def _named(given: str | Path | None, ships: Path | None) -> str | Path | None:
     """What was named; what ships, where nothing was; and None for NONE."""
     if given is None:
         return ships
     return None if given == NONE else given
+
+
+def _given(source: str | Path | None) -> bool:
+    return source not in (None, NONE)
 
 
 def _needs(name: str) -> UsageError:

@@ -95,6 +95,27 @@ def test_nobody_gets_slower_by_a_drafter_that_guesses_wrong(
     assert run.speed > 0.97 * plain(make, TOKENS, after=32)
 
 
+def test_a_drafter_that_weighs_its_parts_is_asked_for_all_or_nothing() -> None:
+    budgets: list[int] = []
+
+    def run(alpha: float, weighs: bool) -> World:
+        guess = steady(alpha)
+
+        def watched(position: int, budget: Budget) -> Draft:
+            budgets.append(budget.nodes)
+            return guess(position, budget)
+
+        budgets.clear()
+        return World([watched], ask_s=1e-5, node_s=3e-5).run(Goodput(Stairs(), weighs=weighs), 300, after=100)
+
+    run(0.7, weighs=True)
+    assert set(budgets[40:]) == {MOST_NODES}
+    run(0.7, weighs=False)
+    assert max(budgets[40:]) < MOST_NODES, "where nodes are dear, one that does not weigh them is asked for few"
+    never = run(0.0, weighs=True)
+    assert never.speed > 0.97 * plain(partial(World, [steady(0.0)]), 300, after=100)
+
+
 def test_a_slow_drafter_is_asked_where_it_pays() -> None:
     def make() -> World:
         return World([steady(0.9)], ask_s=4e-3)

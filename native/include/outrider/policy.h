@@ -126,7 +126,8 @@ class DraftTimes {
 
 class Goodput {
  public:
-  Goodput(PassTimes::Cost cost, bool measured, int most);
+  // weighs: the drafter weighs by itself what its parts cost, so it is asked for all it has or for nothing.
+  Goodput(PassTimes::Cost cost, bool measured, int most, bool weighs);
   Goodput(const Goodput&) = delete;
   Goodput& operator=(const Goodput&) = delete;
   // The nodes that each sequence may be drafted. lengths: tokens of each; sequences and rows: of the pass without drafts.
@@ -161,13 +162,16 @@ class Goodput {
 
   State& state(int seq, int length);
   void ask(const std::vector<State*>& states);
-  double asked_node_s() const { return drafting_.node_s() * drafting_.filled(); }
+  double ask_s() const { return weighs_ ? drafting_.mean_s() : drafting_.ask_s(); }
+  double node_s() const { return weighs_ ? 0.0 : drafting_.node_s(); }
+  double asked_node_s() const { return node_s() * drafting_.filled(); }
   void buy(const std::vector<State*>& states, double ask_s);
   void probe(const std::vector<State*>& states, bool asked);
   std::vector<double> times(int extra);
   int best(const std::vector<double>& chances, double spent_s, double ask_s, double node_s);
 
   int most_;
+  bool weighs_;
   PassTimes passes_;
   DraftTimes drafting_;
   Counts shared_;

@@ -37,8 +37,8 @@ std::vector<double> sorted(std::vector<Wish>* wishes) {
 
 }  // namespace
 
-Goodput::Goodput(PassTimes::Cost cost, bool measured, int most)
-    : most_(most), passes_(std::move(cost), measured), shared_(Counts::kSharedKeep) {}
+Goodput::Goodput(PassTimes::Cost cost, bool measured, int most, bool weighs)
+    : most_(most), weighs_(weighs), passes_(std::move(cost), measured), shared_(Counts::kSharedKeep) {}
 
 std::vector<int> Goodput::budgets(const std::vector<int>& seqs, const std::vector<int>& lengths, int sequences, int rows) {
   std::vector<int> found(seqs.size(), 0);
@@ -85,7 +85,7 @@ void Goodput::ask(const std::vector<State*>& states) {
     }
   }
   if (rest.empty()) return;
-  buy(rest, rest.size() < states.size() ? 0.0 : drafting_.ask_s());
+  buy(rest, rest.size() < states.size() ? 0.0 : ask_s());
   bool asked = false;
   for (const State* s : states) asked = asked || s->asked;
   probe(rest, asked);
@@ -108,9 +108,9 @@ void Goodput::buy(const std::vector<State*>& states, double ask_s) {
 
 // Asks now and then for sequences that nothing is expected of, within the time that may be spent on it.
 void Goodput::probe(const std::vector<State*>& states, bool asked) {
-  const double node_s = drafting_.node_s(), plain_s = step_->plain_s;
+  const double each_s = node_s(), plain_s = step_->plain_s;
   int nodes = std::min(most_, kFirstNodes);
-  while (nodes > 1 && node_s * nodes > drafting_.ask_s()) --nodes;
+  while (nodes > 1 && each_s * nodes > ask_s()) --nodes;
   const std::vector<double> pass_s = times(nodes);
   const double rows_s = std::max(0.0, pass_s.back() - pass_s[0]);
   std::vector<State*> order = states;
@@ -121,7 +121,7 @@ void Goodput::probe(const std::vector<State*>& states, bool asked) {
       continue;
     }
     ++s->idle;
-    double cost_s = node_s * nodes + (asked ? 0.0 : drafting_.ask_s()) + (s->cuts ? 0.0 : rows_s);
+    double cost_s = each_s * nodes + (asked ? 0.0 : ask_s()) + (s->cuts ? 0.0 : rows_s);
     // What a probe is expected to bring after all is no loss.
     double tokens = 0.0;
     for (const double chance : reach(nodes, s->own, shared_, kNegligible)) tokens += chance;
@@ -189,7 +189,7 @@ std::vector<std::vector<int>> Goodput::admit() {
     for (size_t node = 0; node < chances.size(); ++node)
       if (chances[node] >= kNegligible) wishes.push_back({chances[node], place, static_cast<int>(node)});
   }
-  const int count = best(sorted(&wishes), drafting_.ask_s() + drafting_.node_s() * nodes, 0.0, 0.0);
+  const int count = best(sorted(&wishes), ask_s() + node_s() * nodes, 0.0, 0.0);
   for (int i = 0; i < count; ++i) chosen[wishes[static_cast<size_t>(i)].place].push_back(wishes[static_cast<size_t>(i)].node);
   for (std::vector<int>& part : chosen) std::sort(part.begin(), part.end());
   return chosen;

@@ -25,7 +25,7 @@ _BIAS = -1.92
 _RATE = 0.01  # of learning: a weight follows some hundreds of judged candidates
 _BRANCHES = 8  # children of a node
 PROMISING = 0.08  # of the chance to be kept: likelier nodes are what a draft promises, others are seldom worth a row
-LEAST = 0.015  # of the chance to be kept; the policy decides, but sees no node below
+LEAST = 0.04  # of the chance to be kept; the policy decides, but sees no node below
 
 
 class Sourced(Drafter, Protocol):

@@ -20,9 +20,9 @@ from outrider.core.step import Budget, Outcome, View
 from outrider.core.types import EMPTY, Draft
 
 WIDTH = 4  # candidates of a level of a tree
-# A chain of likeliest tokens ends where it is less likely than this as a whole: even if the head were twice too modest,
-# another token would add less than its step and its row cost.
-LEAST = 0.03
+# A chain ends where its likeliest tokens are less likely than this together: another one would add less than its step
+# and its row cost.
+LEAST = 0.2
 # Asking costs so many times the head's share of the weights: for being asked, and for each step. A first step brings
 # the head's weights from memory, later ones find them in the caches (benchmarks/head.py: 1.1, 1.6, 2.4, 3.3 times for
 # 1, 2, 4, 8 steps on the machine of docs/benchmarks.md).
@@ -45,7 +45,7 @@ class HeadDrafter:
     A sequence of which the head has not seen every state gets no drafts. Raises what the backend raises.
     """
 
-    weight = (1.0, 2.1, -1.0)  # to begin with (drafters.blended)
+    weight = (0.54, 1.51, -1.58)  # to begin with (drafters.blended)
 
     def __init__(self, head: Head, rule: Rule = COUPLED, *, trees: bool = True, name: str = "head") -> None:
         self.name = name
@@ -96,16 +96,12 @@ class HeadDrafter:
 
     def _item(self, view: View, budget: Budget) -> HeadChain:
         sampling = view.sampling
-        draw, least = GREEDY, LEAST
-        if sampling.temperature > 0.0 and self._noise:
-            # How likely a drawn token is says little of whether the target's same noise gives it too.
-            least = 0.0
-            draw = draw_of(sampling)
+        draw = draw_of(sampling) if sampling.temperature > 0.0 and self._noise else GREEDY
         tokens = view.tokens
         steps = min(budget.nodes, budget.depth)
         # Siblings cost nothing, and a blend may want them whatever the budget's shape.
         width = WIDTH if self._trees else 1
-        return HeadChain(view.seq, tokens[-1], steps, draw, len(tokens), width, least)
+        return HeadChain(view.seq, tokens[-1], steps, draw, len(tokens), width, LEAST)
 
     def _branches(self, budget: Budget) -> bool:
         return self._trees and budget.nodes > budget.depth

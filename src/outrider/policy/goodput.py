@@ -36,15 +36,17 @@ _BUDGETS = tuple(Budget(nodes, nodes) for nodes in range(MOST_DEPTH + 1))
 class Goodput:
     """A Policy on the cost of passes: as measured by a profile (None: a prior), corrected by the steps themselves.
 
-    most is the largest budget of a sequence, in nodes; docs/policy.md says why more than 16 rarely pays. Belongs to
-    one engine and one drafter. Raises UsageError where most is not between 0 and 64; 0 never drafts.
+    most is the largest budget of a sequence, in nodes; docs/policy.md says why more than 16 rarely pays. weighs: the
+    drafter weighs by itself what its parts cost (drafters/worth.py), so that it is asked for all it has or for nothing,
+    never for a few nodes because more would seem dear. Belongs to one engine and one drafter. Raises UsageError where
+    most is not between 0 and 64; 0 never drafts.
     """
 
-    def __init__(self, step_cost: StepCost | None = None, most: int = MOST_NODES) -> None:
+    def __init__(self, step_cost: StepCost | None = None, most: int = MOST_NODES, weighs: bool = False) -> None:
         if not 0 <= most <= MOST_DEPTH:
             raise UsageError(f"most is {most}; draft between 0 (off) and {MOST_DEPTH} nodes at a time")
         cost = PRIOR if step_cost is None else step_cost
-        self._core = _native.Goodput(cost.seconds, step_cost is not None, most)
+        self._core = _native.Goodput(cost.seconds, step_cost is not None, most, weighs)
 
     def budgets(self, views: Sequence[View], load: Load) -> list[Budget]:
         lengths = [len(view.tokens) for view in views]
