@@ -25,7 +25,7 @@ def step(number: int, acceptance: Acceptance | None = None, note: str = "") -> P
 def test_lines_for_a_log() -> None:
     out, clock = io.StringIO(), Ticks()
     telling = train_show.Training(train_show.Lines(out, clock))
-    better = Acceptance((0.5,), 10)
+    better = Acceptance((0.5,), 12, 8)
     for report in (step(1, note="a note"), step(2), step(3, better), step(4, better), step(5)):
         telling.report(report)
         clock.now += 8
@@ -41,7 +41,7 @@ def test_a_bar_for_a_terminal() -> None:
     bar = train_show.Bar(out)
     telling = train_show.Training(bar)
     telling.report(Progress(Phase.READ, 0, None, 0, 0.0, None, float("nan"), 0, None))
-    telling.report(step(1, Acceptance((0.5,), 10)))
+    telling.report(step(1, Acceptance((0.5,), 12, 8)))
     bar.end("done [not markup]")
     bar.clear()
     assert "held-out: 1.500 tokens a pass" in out.getvalue()

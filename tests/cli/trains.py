@@ -73,7 +73,7 @@ class World:
             report(progress)
         if self.fails is not None:
             raise self.fails
-        found = Acceptance((0.75, 0.5), 900)
+        found = Acceptance((0.75, 0.5), 850, 400)
         return Result(options.out, found, found, 0.99, 1.0, 12_345, 60, 300.0, True)
 
     def estimate(self, options: TrainOptions, tokens: int) -> Estimate:

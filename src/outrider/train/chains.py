@@ -27,6 +27,7 @@ class Step:
     reached: int  # chains that had something to guess, also where the draft vocabulary lacks it
     a: Tensor  # [R, H] what the matrix `head` reads, in the type of the products
     goal: Goal  # [R]
+    chains: Tensor  # [R] which of the batch's they are
 
 
 class Walk(Protocol):

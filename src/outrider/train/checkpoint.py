@@ -69,7 +69,7 @@ def state_of(found: dict[str, Any]) -> State:
     """Its State."""
     fields = dict(found["state"])
     best = fields.pop("best")
-    return State(**fields, best=None if best is None else Acceptance(tuple(best["alpha"]), best["tokens"]))
+    return State(**fields, best=None if best is None else Acceptance(tuple(best.pop("alpha")), **best))
 
 
 def check(folder: Path, found: dict[str, Any], identity: dict[str, Any]) -> None:

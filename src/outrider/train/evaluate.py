@@ -29,6 +29,7 @@ class Tally:
     reached: list[int] = field(default_factory=list)
     right: list[int] = field(default_factory=list)
     surprise: list[float] = field(default_factory=list)
+    passes: int = 0
 
     def __post_init__(self) -> None:
         self.reached, self.right = [0] * self.depth, [0] * self.depth
@@ -37,7 +38,7 @@ class Tally:
     def acceptance(self) -> Acceptance:
         """Of what was counted."""
         alpha = tuple(r / max(1, n) for r, n in zip(self.right, self.reached, strict=True))
-        return Acceptance(alpha, self.reached[0])
+        return Acceptance(alpha, self.reached[0], self.passes)
 
     def temperature(self) -> float:
         """The one under which the right tokens were least surprising: softmax(logits / t) is then a chance."""
@@ -57,6 +58,20 @@ class Tally:
         self.right[step] += int(right.sum())
         return right
 
+    def walked(self, batch: Batch, right: Tensor) -> None:
+        """Count the passes that write the texts, each from where the one before it ended; right [R] of each chain.
+
+        That is not the mean over all places: passes start more often where guesses fail.
+        """
+        ahead = (right + 1).tolist()
+        at = 0
+        for count in torch.bincount(batch.chain_text, minlength=batch.texts).tolist():
+            end = at + count
+            while at < end:
+                at += ahead[at]
+                self.passes += 1
+            at = end
+
 
 def measure(head: Drafter, batches: Iterable[Batch], depth: int, calibrate: bool = False) -> Tally:
     """Draft from every position of the texts, each chain until its first wrong guess or `depth` tokens."""
@@ -65,6 +80,10 @@ def measure(head: Drafter, batches: Iterable[Batch], depth: int, calibrate: bool
         weight = head.head.float()
         for batch in batches:
             walk = head.walk(batch)
+            accepted = torch.zeros_like(batch.chain_text)
             for number, step in enumerate(walk.steps(depth)):
-                walk.went_on(tally.add(number, step.reached, step.a, weight, step.goal.label))
+                right = tally.add(number, step.reached, step.a, weight, step.goal.label)
+                accepted[step.chains] += right
+                walk.went_on(right)
+            tally.walked(batch, accepted)
     return tally

@@ -59,7 +59,7 @@ class MedusaWalk:
             chains = chains[keep]
             x = u[chains].to(head.half)
             r = x + functional.silu(functional.linear(x, head.heads[str(step + 1)].to(head.half)))
-            yield Step(reached, r, batch.goal(chains, step))
+            yield Step(reached, r, batch.goal(chains, step), chains)
             if self._right is None:
                 return
             chains = chains[self._right]

@@ -148,14 +148,14 @@ class EagleWalk:
         for step in range(depth):
             reached, keep = alive(batch, chains, step)
             if not len(keep):  # reached, but the draft vocabulary lacks what comes
-                yield Step(reached, self.output(a[keep]), batch.goal(chains[keep], step))
+                yield Step(reached, self.output(a[keep]), batch.goal(chains[keep], step), chains[keep])
                 return
             chains, rows, a = chains[keep], rows.chosen(keep), a[keep]
             z = first[rows.flat] if step == 0 else self.inputs(batch.following[rows.flat + step], a)
             if step:
                 own = grown(own and own.chosen(keep), *self.keys_values(z, rows.start + step))
             a = self.step(known, rows, z, a, own)
-            yield Step(reached, self.output(a), batch.goal(chains, step))
+            yield Step(reached, self.output(a), batch.goal(chains, step), chains)
             if self._right is None:
                 return
             chains, rows, a = chains[self._right], rows.chosen(self._right), a[self._right]

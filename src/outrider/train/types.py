@@ -97,16 +97,13 @@ class Acceptance:
     """
 
     alpha: tuple[float, ...]
-    tokens: int  # chains measured
+    tokens: int  # chains measured, one from every place
+    passes: int  # that write these tokens, each with the chain from where the one before it ended
 
     @property
     def tau(self) -> float:
-        """Tokens per pass of whole chains: 1 + alpha_1 + alpha_1 alpha_2 + ..."""
-        reached, total = 1.0, 1.0
-        for alpha in self.alpha:
-            reached *= alpha
-            total += reached
-        return total
+        """Tokens per pass."""
+        return self.tokens / self.passes if self.passes else 1.0
 
     def __str__(self) -> str:
         return f"{self.tau:.3f} tokens a pass ({' '.join(f'{alpha:.3f}' for alpha in self.alpha)})"
