@@ -14,7 +14,7 @@ _KEEP = 0.99  # of what asks of all sequences brought: about 100 of each bucket 
 _OWN_KEEP = 0.8
 _FIRST, _FIRST_WEIGHT = 0.6, 4.0  # tokens that an ask brings while little is known, so that it is tried
 _DOUBT = 1.0  # asks of a sequence that weigh as much as those of all
-_WAIT, _LONGEST_WAIT = 8, 64  # tokens until it is tried again
+_WAIT, _LONGEST_WAIT = 8, 64  # steps until it is tried again
 _ROWS = 0.75  # of the tokens gained is left when the rows that they take are paid
 
 
@@ -38,10 +38,7 @@ class Worth:
     _own: dict[int, _Own] = field(default_factory=dict)
 
     def pays(self, seq: int, promised: float, price: float) -> bool:
-        """Whether to ask for this sequence. price is of a pass of the target; promised are tokens without the member.
-
-        A step that is asked or not tells the policy nothing about what will be drawn, for that is not known yet.
-        """
+        """Whether to ask for this sequence. price is of a pass of the target; promised are tokens without the member."""
         own = self._own.setdefault(seq, _Own())
         # A pass brings one token and what was promised: so much is lost where the price is paid for nothing.
         own.due = price * (1.0 + promised) / _ROWS
