@@ -38,7 +38,7 @@ class Worth:
     _own: dict[int, _Own] = field(default_factory=dict)
 
     def pays(self, seq: int, promised: float, price: float) -> bool:
-        """Whether to ask for this sequence. price is of a pass of the target; promised are tokens without the member."""
+        """Whether to ask for this sequence. price is of a pass of the target; promised are tokens without it."""
         own = self._own.setdefault(seq, _Own())
         # A pass brings one token and what was promised: so much is lost where the price is paid for nothing.
         own.due = price * (1.0 + promised) / _ROWS
