@@ -34,7 +34,7 @@ from outrider.api import Request
 from outrider.backends.base import Extend, Want
 from outrider.core.step import Budget, Load, Outcome, StepTime, View
 from outrider.core.types import Draft
-from outrider.drafters.base import Drafter
+from outrider.drafters.base import Drafter, names
 from outrider.drafters.expecting import ExpectingDrafter
 from outrider.drafters.grammar import GrammarDrafter
 from outrider.engine.engine import Engine
@@ -75,6 +75,7 @@ class TimedDrafter:
 
     def __init__(self, inner: Drafter, clocks: Clocks) -> None:
         self.name = inner.name
+        self.names = names(inner)
         self.followers = int(getattr(inner, "followers", 0))
         self._inner = inner
         self._clocks = clocks

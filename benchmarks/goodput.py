@@ -38,7 +38,7 @@ from outrider.core.step import Budget, Outcome, View
 from outrider.core.types import Draft
 from outrider.cost import profile
 from outrider.cost.model import StepCost, fit
-from outrider.drafters.base import Drafter
+from outrider.drafters.base import Drafter, names
 from outrider.drafters.ngram import NgramDrafter
 from outrider.engine.engine import Engine
 from outrider.errors import OutriderError
@@ -96,6 +96,8 @@ class Slow:
 
     def __init__(self, inner: Drafter, ask_s: float, node_s: float) -> None:
         self.name = f"slow {inner.name}"
+        self.names = names(inner)
+        self.followers = int(getattr(inner, "followers", 0))
         self._inner = inner
         self._ask_s = ask_s
         self._node_s = node_s

@@ -42,7 +42,7 @@ from outrider.core.types import Draft
 from outrider.cost import profile
 from outrider.cost.model import StepCost, fit
 from outrider.drafters import vocabularies
-from outrider.drafters.base import Drafter
+from outrider.drafters.base import Drafter, names
 from outrider.drafters.model import ModelDrafter
 from outrider.errors import OutriderError, UsageError
 from outrider.llm import LLM
@@ -96,6 +96,7 @@ class Watched:
 
     def __init__(self, inner: Drafter) -> None:
         self.name = inner.name
+        self.names = names(inner)
         self.followers = int(getattr(inner, "followers", 0))
         self.nodes = 0
         self.nodes_s = 0.0
