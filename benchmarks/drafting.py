@@ -28,13 +28,14 @@ from statistics import mean, median
 
 import _prompts
 import _report
+from _wrapper import Wrapper
 
 from outrider import loading
 from outrider.api import Request
 from outrider.backends.base import Extend, Want
 from outrider.core.step import Budget, Load, Outcome, StepTime, View
 from outrider.core.types import Draft
-from outrider.drafters.base import Drafter, names
+from outrider.drafters.base import Drafter
 from outrider.drafters.expecting import ExpectingDrafter
 from outrider.drafters.grammar import GrammarDrafter
 from outrider.engine.engine import Engine
@@ -70,18 +71,12 @@ class Clocks:
         self.now["tokens"] = sum(len(outcome.tokens) for outcome in outcomes)
 
 
-class TimedDrafter:
+class TimedDrafter(Wrapper):
     """A drafter under a clock."""
 
     def __init__(self, inner: Drafter, clocks: Clocks) -> None:
-        self.name = inner.name
-        self.names = names(inner)
-        self.followers = int(getattr(inner, "followers", 0))
-        self._inner = inner
+        super().__init__(inner)
         self._clocks = clocks
-
-    def begin(self, seq: int, prompt: Sequence[int]) -> None:
-        self._inner.begin(seq, prompt)
 
     def propose(self, views: Sequence[View], budgets: Sequence[Budget]) -> list[Draft]:
         start = time.perf_counter()
@@ -93,9 +88,6 @@ class TimedDrafter:
         start = time.perf_counter()
         self._inner.observe(outcomes)
         self._clocks.timed("observe", start)
-
-    def end(self, seq: int) -> None:
-        self._inner.end(seq)
 
 
 class TimedPolicy:

@@ -30,15 +30,16 @@ from typing import Any, cast
 import _prompts
 import _report
 from _report import Spread
+from _wrapper import Wrapper
 
 from outrider import loading
 from outrider.api import Request
 from outrider.backends.base import Backend, Extend
-from outrider.core.step import Budget, Outcome, View
+from outrider.core.step import Budget, View
 from outrider.core.types import Draft
 from outrider.cost import profile
 from outrider.cost.model import StepCost, fit
-from outrider.drafters.base import Drafter, names
+from outrider.drafters.base import Drafter
 from outrider.drafters.ngram import NgramDrafter
 from outrider.engine.engine import Engine
 from outrider.errors import OutriderError
@@ -91,19 +92,14 @@ class _ScriptedScores:
         return self._script[min(position + 1, len(self._script) - 1)]
 
 
-class Slow:
+class Slow(Wrapper):
     """Another drafter, later: so many seconds for being asked, and so many for each node that it drafts."""
 
     def __init__(self, inner: Drafter, ask_s: float, node_s: float) -> None:
+        super().__init__(inner)
         self.name = f"slow {inner.name}"
-        self.names = names(inner)
-        self.followers = int(getattr(inner, "followers", 0))
-        self._inner = inner
         self._ask_s = ask_s
         self._node_s = node_s
-
-    def begin(self, seq: int, prompt: Sequence[int]) -> None:
-        self._inner.begin(seq, prompt)
 
     def propose(self, views: Sequence[View], budgets: Sequence[Budget]) -> list[Draft]:
         until = time.perf_counter() + self._ask_s
@@ -112,12 +108,6 @@ class Slow:
         while time.perf_counter() < until:
             pass
         return drafts
-
-    def observe(self, outcomes: Sequence[Outcome]) -> None:
-        self._inner.observe(outcomes)
-
-    def end(self, seq: int) -> None:
-        self._inner.end(seq)
 
 
 @dataclass(frozen=True, slots=True)

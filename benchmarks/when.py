@@ -32,6 +32,7 @@ import _prompts
 import _report
 from _report import Spread
 from _shallow import shallow
+from _wrapper import Wrapper
 
 from outrider import loading
 from outrider.api import Chunk, Generator, Pass, Request, Usage
@@ -42,7 +43,7 @@ from outrider.core.types import Draft
 from outrider.cost import profile
 from outrider.cost.model import StepCost, fit
 from outrider.drafters import vocabularies
-from outrider.drafters.base import Drafter, names
+from outrider.drafters.base import Drafter
 from outrider.drafters.model import ModelDrafter
 from outrider.errors import OutriderError, UsageError
 from outrider.llm import LLM
@@ -88,24 +89,18 @@ EDITS = (
 )
 
 
-class Watched:
+class Watched(Wrapper):
     """A drafter under a stop-watch, which counts calls that follow a call in the step before.
 
     Others are not counted: in them a draft model reads the prompt, or what was written while nobody asked it.
     """
 
     def __init__(self, inner: Drafter) -> None:
-        self.name = inner.name
-        self.names = names(inner)
-        self.followers = int(getattr(inner, "followers", 0))
+        super().__init__(inner)
         self.nodes = 0
         self.nodes_s = 0.0
-        self._inner = inner
         self._asked: set[int] = set()  # in this step
         self._steady: set[int] = set()  # in the step before
-
-    def begin(self, seq: int, prompt: Sequence[int]) -> None:
-        self._inner.begin(seq, prompt)
 
     def propose(self, views: Sequence[View], budgets: Sequence[Budget]) -> list[Draft]:
         start = time.perf_counter()

@@ -36,7 +36,7 @@ HOUSE: dict[str, tuple[str, ...]] = {
     "outrider.drafters.store": (*DRAFTER, "outrider.drafters.storefile", "outrider._native"),
     "outrider.drafters.recycle": (*DRAFTER, "outrider._native"),
     "outrider.drafters.worth": (),
-    "outrider.drafters.blended": ("outrider.drafters.worth", *DRAFTER, "outrider._native"),
+    "outrider.drafters.blended": ("outrider.drafters.merge", "outrider.drafters.worth", *DRAFTER, "outrider._native"),
     "outrider.drafters.expecting": (*DRAFTER, "outrider.drafters.predicted"),
     "outrider.drafters.merge": (),
     "outrider.drafters.team": (*DRAFTER, "outrider.drafters.merge"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import drafting
 import goodput
 import pytest
@@ -12,12 +14,18 @@ from outrider.drafters.blended import BlendedDrafter
 from outrider.drafters.recycle import RecycleDrafter
 from outrider.drafters.suffix import SuffixDrafter
 
-INNER = BlendedDrafter([SuffixDrafter(), RecycleDrafter(8)])
-
 
 @pytest.mark.parametrize(
-    "wrapped", [when.Watched(INNER), goodput.Slow(INNER, 0.0, 0.0), drafting.TimedDrafter(INNER, drafting.Clocks())]
+    "wrap",
+    [
+        when.Watched,
+        lambda inner: goodput.Slow(inner, 0.0, 0.0),
+        lambda inner: drafting.TimedDrafter(inner, drafting.Clocks()),
+    ],
+    ids=["when", "goodput", "drafting"],
 )
-def test_names_and_followers(wrapped: Drafter) -> None:
+def test_names_and_followers(wrap: Callable[[Drafter], Drafter]) -> None:
+    inner = BlendedDrafter([SuffixDrafter(), RecycleDrafter(8)])
+    wrapped = wrap(inner)
     assert names(wrapped) == ("suffix", "recycle")
-    assert getattr(wrapped, "followers", 0) == INNER.followers > 0
+    assert getattr(wrapped, "followers", 0) == inner.followers > 0

@@ -268,7 +268,8 @@ class _Wish:
         from outrider.policy.goodput import Goodput
 
         # A blend asks a head only where that pays; whether a draft model does is for the policy to find out.
-        return Goodput(weighs=self.what == "auto" and _given(self.head) and not _given(self.draft_model))
+        head, model = _named(self.head, None), _named(self.draft_model, None)
+        return Goodput(weighs=self.what == "auto" and head is not None and model is None)
 
     def _store(self, tokenizer: Tokenizer) -> StoreDrafter:
         from outrider.drafters.store import StoreDrafter
@@ -296,10 +297,6 @@ def _named(given: str | Path | None, ships: Path | None) -> str | Path | None:
     if given is None:
         return ships
     return None if given == NONE else given
-
-
-def _given(source: str | Path | None) -> bool:
-    return source not in (None, NONE)
 
 
 def _needs(name: str) -> UsageError:

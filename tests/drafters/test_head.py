@@ -11,6 +11,7 @@ from tests.engine.worlds import Answer, join
 from outrider.api import Request, Sampling
 from outrider.backends.base import GREEDY, Draw, Extend, HeadChain, HeadDrawn
 from outrider.backends.native import NativeBackend
+from outrider.backends.native.head import NativeHead
 from outrider.core import rules, tree
 from outrider.core.rules import COUPLED, Rule
 from outrider.core.step import Budget, Load, Outcome, Tokens, View
@@ -310,9 +311,9 @@ def test_every_rule_takes_its_drafts(file: ModelFile, rule: Rule, monkeypatch: p
         monkeypatch.setattr(f"outrider.drafters.{module}.LEAST", 0.0)  # random weights are sure of nothing
     backend = NativeBackend(file, threads=1)
     head = backend.attach(head_of(file, eagle_spec))
-    found = answers(backend, HeadDrafter(head, rule), Wide(5, 3), requests(1.0), rule)
-    assert sum(one.usage.accepted for one in found) > 0
-    # It is as large as its target, so a blend seldom asks it.
-    found = answers(backend, BlendedDrafter([HeadDrafter(head, rule)]), Wide(5, 3), requests(1.0), rule)
-    assert sum(one.usage.drafted for one in found) > 0
-    assert head.sequences == 0
+    # Such a head is as large as its target, and a blend would seldom ask it.
+    monkeypatch.setattr(NativeHead, "share", 0.0)
+    for drafter in (HeadDrafter(head, rule), BlendedDrafter([HeadDrafter(head, rule)])):
+        found = answers(backend, drafter, Wide(5, 3), requests(1.0), rule)
+        assert sum(one.usage.accepted for one in found) > 0
+        assert head.sequences == 0

@@ -17,6 +17,7 @@ from outrider import _native
 from outrider.core.step import Budget, Outcome, View
 from outrider.core.types import EMPTY, Draft
 from outrider.drafters.base import Drafter, may_guess, names_of_all
+from outrider.drafters.merge import survival
 from outrider.drafters.worth import Worth
 from outrider.errors import UsageError
 
@@ -137,7 +138,4 @@ class _Heard:
 
 def _promised(draft: Draft) -> float:
     """Tokens that the nodes which may be worth a row are expected to bring."""
-    survival: list[float] = []
-    for parent, chance in zip(draft.parents, draft.score or (), strict=True):
-        survival.append(chance if parent < 0 else survival[parent] * chance)
-    return sum(one for one in survival if one >= PROMISING)
+    return sum(chance for chance in survival(draft.parents, draft.score or ()) if chance >= PROMISING)

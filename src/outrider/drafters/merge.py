@@ -78,12 +78,17 @@ class Record:
         return (self._kept[bucket] + _PRIOR_WEIGHT * prior) / (self._judged[bucket] + _PRIOR_WEIGHT)
 
 
-def expected(parents: Sequence[int], chances: Sequence[float]) -> float:
-    """How many nodes the target keeps on average: the sum over nodes of the product of chances along their paths."""
-    survival: list[float] = []
+def survival(parents: Sequence[int], chances: Sequence[float]) -> list[float]:
+    """Of each node the chance to be kept: the product of chances along its path."""
+    kept: list[float] = []
     for parent, chance in zip(parents, chances, strict=True):
-        survival.append(chance if parent < 0 else survival[parent] * chance)
-    return sum(survival)
+        kept.append(chance if parent < 0 else kept[parent] * chance)
+    return kept
+
+
+def expected(parents: Sequence[int], chances: Sequence[float]) -> float:
+    """How many nodes the target keeps on average."""
+    return sum(survival(parents, chances))
 
 
 def merge(drafts: Sequence[Draft], chances: Sequence[Sequence[float]], budget: Budget) -> Draft:

@@ -42,14 +42,14 @@ class Worth:
         own = self._own.setdefault(seq, _Own())
         # A pass brings one token and what was promised: so much is lost where the price is paid for nothing.
         own.due = price * (1.0 + promised) / _ROWS
-        gain = max(0.0, self._mean(promised) + own.more / (own.asks + _DOUBT))
+        gain = max(0.0, self._mean(bisect_right(_EDGES, promised)) + own.more / (own.asks + _DOUBT))
         own.idle += 1
         return gain >= own.due or own.idle >= own.wait
 
     def learn(self, seq: int, promised: float, after: float) -> None:
         """An ask raised the tokens that are promised to `after`."""
         own, bucket, gain = self._own[seq], bisect_right(_EDGES, promised), max(0.0, after - promised)
-        own.more = _OWN_KEEP * own.more + gain - self._mean(promised)
+        own.more = _OWN_KEEP * own.more + gain - self._mean(bucket)
         own.asks = _OWN_KEEP * own.asks + 1.0
         own.idle = 0
         own.wait = _WAIT if gain >= own.due else min(2 * own.wait, _LONGEST_WAIT)
@@ -60,6 +60,5 @@ class Worth:
         """The sequence is over."""
         self._own.pop(seq, None)
 
-    def _mean(self, promised: float) -> float:
-        bucket = bisect_right(_EDGES, promised)
+    def _mean(self, bucket: int) -> float:
         return self._gained[bucket] / self._weight[bucket]
