@@ -47,7 +47,9 @@ def test_one_token_a_chunk(fish: Site[ThreadLive]) -> None:
 
 
 def test_sixteen_tokens_unless_asked(raver: Site[ThreadLive]) -> None:
-    assert raver.post(PATH, prompt="x").json()["usage"]["completion_tokens"] == 16
+    found = raver.post(PATH, prompt="x", ignore_eos=True).json()
+    assert found["usage"]["completion_tokens"] == 16
+    assert found["choices"][0]["finish_reason"] == "length"
 
 
 def test_prompts_may_be_ids_and_several(raver: Site[ThreadLive]) -> None:
