@@ -42,6 +42,7 @@ class Training:
     draft_vocab: int
     depth: int
     memory_gib: float
+    learning_rate: float
     start: str | None
     resume: bool
 
@@ -105,6 +106,7 @@ def _check(options: Options) -> None:
         ("--draft-vocab", training.draft_vocab, 2, 2**24),
         ("--depth", training.depth, 1, 16),
         ("--memory", training.memory_gib, 0, 1e6),
+        ("--learning-rate", training.learning_rate, 1e-6, 1),
     ):
         if value is not None and not least <= value <= most:  # NaN fails both
             raise UsageError(f"{flag} is {value}: give {least} or more" + (f", at most {most}" if most < 1e9 else ""))
@@ -146,6 +148,7 @@ def _training(target: Target, options: Options, files: Sequence[Path]) -> TrainO
         minutes=training.minutes,
         draft_vocab=training.draft_vocab,
         depth=training.depth,
+        learning_rate=training.learning_rate,
         seed=options.wanted.seed,
         resume=training.resume,
         start=None if training.start is None else Path(training.start),
@@ -172,6 +175,7 @@ def command(options: Options) -> str:
         ("--draft-vocab", training.draft_vocab, 8192),
         ("--depth", training.depth, 5),
         ("--memory", training.memory_gib, 4.0),
+        ("--learning-rate", training.learning_rate, 1e-3),
         ("--start", training.start, None),
     ]
     words = [word for flag, value, default in given if value != default for word in (flag, str(value))]

@@ -5,7 +5,9 @@ Dimensions: n tokens of a text, T taps, H hidden, K kept ids of a law.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -14,7 +16,7 @@ import numpy.typing as npt
 
 from outrider.backends.base import Extend, TappedScores, Want
 from outrider.train.corpus import Text
-from outrider.train.target import Floats, normalised
+from outrider.train.target import normalised
 
 KEPT = 16  # ids of a law; on answers of the default model they hold 0.93 of the probability
 PASS_ROWS = 384  # rows of a pass: their logits take 75 MB with a vocabulary of 49,152
@@ -46,8 +48,10 @@ class Tapped(Protocol):
 class Extractor:
     """Computes features; a text's do not depend on the texts that are computed with it."""
 
-    def __init__(self, backend: Tapped, taps: Sequence[int], hidden: int, eps: float) -> None:
+    def __init__(self, backend: Tapped, taps: Sequence[int], hidden: int, eps: float, threads: int = 1) -> None:
         self._backend, self._taps, self._hidden, self._eps = backend, tuple(taps), hidden, eps
+        self._threads = threads
+        self._pool = ThreadPoolExecutor(threads, "laws")  # reading a law leaves the interpreter to others
         backend.tap(self._taps)
 
     def features(self, texts: Sequence[Text]) -> list[Features]:
@@ -78,21 +82,23 @@ class Extractor:
     def _read(self, scores: TappedScores, item: int, text: Text) -> Features:
         raw = scores.states(item).reshape(len(text.ids) - 1, len(self._taps), self._hidden)
         states = normalised(raw, self._eps).astype(np.float16).reshape(len(raw), -1)
-        law = np.empty((text.starts, KEPT), np.int32)
-        chance = np.empty((text.starts, KEPT), np.float16)
-        for row in range(text.starts):
-            law[row], chance[row] = likeliest(scores, item, text.prompt + row)
+        law = np.zeros((text.starts, KEPT), np.int32)
+        chance = np.zeros((text.starts, KEPT), np.float16)
+
+        def read(rows: Iterable[int]) -> None:
+            for row in rows:
+                ids, chances = likeliest(scores, item, text.prompt + row)
+                law[row, : len(ids)], chance[row, : len(ids)] = ids, chances
+
+        for _ in self._pool.map(read, [range(start, text.starts, self._threads) for start in range(self._threads)]):
+            pass
         return Features(states, law, chance)
 
 
-def likeliest(scores: TappedScores, item: int, row: int) -> tuple[npt.NDArray[np.int32], Floats]:
-    """The K likeliest ids of a row at temperature 1, and their probabilities [K]."""
-    logits = scores.logits(item, row)
-    best = np.asarray(scores.top(item, row, min(KEPT, len(logits))), np.int32)
-    ids, chances = np.zeros(KEPT, np.int32), np.zeros(KEPT, np.float32)
-    weights = np.exp(logits - logits[best[0]])
-    ids[: len(best)], chances[: len(best)] = best, weights[best] / weights.sum()
-    return ids, chances
+def likeliest(scores: TappedScores, item: int, row: int) -> tuple[list[int], list[float]]:
+    """The likeliest ids of a row at temperature 1, and their probabilities: K of each, or V where that is less."""
+    found = scores.logprobs(item, row, 0, KEPT, processed=False).top
+    return [token for token, _ in found], [math.exp(value) for _, value in found]
 
 
 class Kept:
