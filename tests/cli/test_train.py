@@ -109,7 +109,8 @@ def test_a_head_is_asked_for(tmp_path: Path, world: World, capsys: pytest.Captur
 def test_every_flag_reaches_the_trainer(tmp_path: Path, world: World) -> None:
     files = [tmp_path / "a.jsonl", tmp_path / "b.jsonl"]
     world.generator = never
-    flags = "--minutes 7.5 --draft-vocab 99 --depth 3 --memory 0.5 --learning-rate 2e-4 --start old --no-resume --seed 4 --kind medusa"
+    flags = "--minutes 7.5 --draft-vocab 99 --depth 3 --memory 0.5 --learning-rate 2e-4 --start old --no-resume"
+    flags += " --seed 4 --kind medusa"
     assert train(world, "--out", tmp_path, "--data", files[0], "--data", files[1], *flags.split()) == 0
     (asked,) = world.asked
     assert asked.data == tuple(files)
