@@ -82,7 +82,7 @@ DRAFTER = (
 SMALL_MODEL = "A small model that drafts, for --drafter model or auto: a source as for --model."
 HEAD = (
     "A folder with a drafting head that was trained for this model, for --drafter head or auto (docs/drafters.md); by "
-    "default what comes with the package for it; 'none': no head."
+    "default, for head alone, what comes with the package for it."
 )
 STORE = (
     "A store of text that the model is likely to write, for --drafter store or auto (docs/drafters.md); by default "
