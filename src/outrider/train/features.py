@@ -6,8 +6,7 @@ Dimensions: n tokens of a text, T taps, H hidden, K kept ids of a law.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -48,10 +47,8 @@ class Tapped(Protocol):
 class Extractor:
     """Computes features; a text's do not depend on the texts that are computed with it."""
 
-    def __init__(self, backend: Tapped, taps: Sequence[int], hidden: int, eps: float, threads: int = 1) -> None:
+    def __init__(self, backend: Tapped, taps: Sequence[int], hidden: int, eps: float) -> None:
         self._backend, self._taps, self._hidden, self._eps = backend, tuple(taps), hidden, eps
-        self._threads = threads
-        self._pool = ThreadPoolExecutor(threads, "laws")  # reading a law leaves the interpreter to others
         backend.tap(self._taps)
 
     def features(self, texts: Sequence[Text]) -> list[Features]:
@@ -84,14 +81,9 @@ class Extractor:
         states = normalised(raw, self._eps).astype(np.float16).reshape(len(raw), -1)
         law = np.zeros((text.starts, KEPT), np.int32)
         chance = np.zeros((text.starts, KEPT), np.float16)
-
-        def read(rows: Iterable[int]) -> None:
-            for row in rows:
-                ids, chances = likeliest(scores, item, text.prompt + row)
-                law[row, : len(ids)], chance[row, : len(ids)] = ids, chances
-
-        for _ in self._pool.map(read, [range(start, text.starts, self._threads) for start in range(self._threads)]):
-            pass
+        for row in range(text.starts):
+            ids, chances = likeliest(scores, item, text.prompt + row)
+            law[row, : len(ids)], chance[row, : len(ids)] = ids, chances
         return Features(states, law, chance)
 
 

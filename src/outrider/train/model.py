@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from outrider.train.attention import Places, attended
 from outrider.train.batch import Batch
 from outrider.train.chains import Step, alive
 
@@ -219,32 +220,11 @@ class EagleWalk:
 
     def attend(self, known: Known, rows: Rows, query: Tensor, own: Own | None) -> Tensor:
         """Attention [R, A * d] over the true features up to each row's start, and over its own steps."""
-        shape, (texts, groups, longest, size) = self._head.shape, known.keys.shape
-        share = shape.heads // groups
-        counts = torch.bincount(rows.text, minlength=texts)
-        most = int(counts.max())
-        slot = torch.arange(len(rows.text), device=query.device) - (counts.cumsum(0) - counts)[rows.text]
-        place = rows.text * most + slot
-
-        def padded(x: Tensor) -> Tensor:
-            flat = x.flatten(1)
-            return flat.new_zeros(texts * most, flat.shape[1]).index_copy(0, place, flat)
-
-        q = padded(query).view(texts, most, groups, share, size).permute(0, 2, 3, 1, 4)  # [B, G, A/G, m, d]
-        scores = (q.flatten(2, 3) @ known.keys.transpose(-1, -2)).view(texts, groups, share, most, longest).float()
-        last = torch.zeros(texts * most, dtype=torch.int64, device=query.device).index_copy(0, place, rows.start)
-        hidden = torch.arange(longest, device=query.device) > last.view(texts, 1, 1, most, 1)
-        scores = scores.masked_fill(hidden, float("-inf"))
-        if own is not None:
-            keys = padded(own.keys).view(texts, most, -1, groups, size)
-            scores = torch.cat([scores, torch.einsum("bgrmd,bmsgd->bgrms", q, keys).float()], -1)
-        weights = torch.softmax(scores * size**-0.5, -1).to(self._half)
-        out = (weights[..., :longest].flatten(2, 3) @ known.values).view(texts, groups, share, most, size)
-        if own is not None:
-            values = padded(own.values).view(texts, most, -1, groups, size)
-            out = out + torch.einsum("bgrms,bmsgd->bgrmd", weights[..., longest:], values)
-        flat = out.permute(0, 3, 1, 2, 4).reshape(texts * most, shape.heads * size)
-        return flat[place]
+        places = Places(torch.bincount(rows.text, minlength=len(known.keys)).tolist(), rows.start)
+        if own is None:
+            none = query.new_empty(len(query), 0, *known.keys.shape[1::2])
+            own = Own(none, none)
+        return attended(query, known.keys, known.values, own.keys, own.values, places).flatten(1)
 
     def output(self, a: Tensor) -> Tensor:
         """What the matrix `head` reads [R, H], in `half`."""

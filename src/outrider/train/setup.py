@@ -79,9 +79,7 @@ def prepare(options: TrainOptions) -> Setup:
         taps=taps,
         head=head,
         batcher=Batcher(ids, spec.vocab, device),
-        kept=Kept(
-            Extractor(backend, taps, spec.hidden, spec.norm_eps, backend.capabilities.threads), options.memory_bytes
-        ),
+        kept=Kept(Extractor(backend, taps, spec.hidden, spec.norm_eps), options.memory_bytes),
         threads=backend.capabilities.threads,
     )
 
