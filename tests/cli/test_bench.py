@@ -18,7 +18,7 @@ from tests.cli.scripted import tools as scripted_tools
 
 from outrider.api import Chunk, Generator, Request
 from outrider.cli.main import main
-from outrider.cli.tools import Entry, Field, Tools
+from outrider.cli.tools import Entrant, Entry, Field, Tools
 from outrider.drafters.ngram import NgramDrafter
 from outrider.engine.engine import Engine
 from outrider.policy.fixed import Fixed
@@ -41,7 +41,9 @@ def tools(make: Make = scripted, fields: list[Entry] | None = None) -> Tools:
     def field(entry: Entry) -> Field:
         if fields is not None:
             fields.append(entry)
-        return Field("scripted", "none at all", 3, encode, {name: partial(make, name) for name in entry.drafters})
+        return Field(
+            "scripted", "none at all", 3, encode, {one.name: partial(make, one.name) for one in entry.entrants}
+        )
 
     return replace(scripted_tools(ScriptedModel(SKY)), field=field)
 
@@ -89,7 +91,7 @@ def test_json(questions: str, capsys: pytest.CaptureFixture[str], monkeypatch: p
     fields: list[Entry] = []
     arguments = ["--questions", questions, "--json", "--model", "m.gguf", "--threads", "3", *BOTH]
     assert main(["bench", *arguments], tools(fields=fields)) == 0
-    assert fields == [Entry("m.gguf", 3, ["none", "ngram"], None, None, None)]
+    assert fields == [Entry("m.gguf", 3, [Entrant("none", "none"), Entrant("ngram", "ngram")], None, None)]
     out, err = capsys.readouterr()
     assert err == ""
     result = json.loads(out)
@@ -120,8 +122,29 @@ def test_plain_ngram_and_auto_are_the_default_and_get_what_they_need(
     given = ["--draft-model", "s.gguf", "--store", "s.bin", "--head", "h"]
     arguments = ["bench", "--questions", questions, "--json", *given, *QUICK]
     assert main(arguments, tools(fields=fields)) == 0
-    assert fields == [Entry(None, None, ["none", "ngram", "auto"], "s.gguf", "s.bin", "h")]
+    entrants = [Entrant("none", "none"), Entrant("ngram", "ngram"), Entrant("auto", "auto", "h")]
+    assert fields == [Entry(None, None, entrants, "s.gguf", "s.bin")]
     assert [row["drafter"] for row in json.loads(capsys.readouterr().out)["rows"][-3:]] == ["none", "ngram", "auto"]
+
+
+def test_heads_are_compared_in_one_run(questions: str, capsys: pytest.CaptureFixture[str]) -> None:
+    fields: list[Entry] = []
+    heads = [part for head in ("none", "old/mine", "new/mine", "other", "other") for part in ("--head", head)]
+    arguments = ["bench", "--questions", questions, "--json", "--drafters", "suffix,auto,head", *heads, *QUICK]
+    assert main(arguments, tools(fields=fields)) == 0
+    assert fields[0].entrants == [
+        Entrant("none", "none"),
+        Entrant("suffix", "suffix"),
+        Entrant("auto, no head", "auto", "none"),
+        Entrant("auto, old/mine", "auto", "old/mine"),
+        Entrant("auto, new/mine", "auto", "new/mine"),
+        Entrant("auto, other", "auto", "other"),
+        Entrant("head, old/mine", "head", "old/mine"),
+        Entrant("head, new/mine", "head", "new/mine"),
+        Entrant("head, other", "head", "other"),
+    ]
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert [row["drafter"] for row in rows[-9:]] == [one.name for one in fields[0].entrants]
 
 
 def test_table(questions: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -23,13 +23,15 @@ from outrider.bench.server import Server
 from outrider.cli import checks
 from outrider.cli.render import columns, visible
 from outrider.cli.sinks import print_json
-from outrider.cli.tools import Entry, Tools
+from outrider.cli.tools import Entrant, Entry, Tools
+from outrider.drafters import plugins
 from outrider.errors import UsageError
 
 DIFFERS, INTERRUPTED = 1, 130
 DEFAULT_DRAFTERS = "none,ngram,auto"
 API_KEY = "OUTRIDER_API_KEY"
 MOST_ROUNDS = 1000
+NONE = "none"  # for --head
 TEXT_WIDTH = 110
 PAGES = {".md": report.markdown, ".html": report.html}
 
@@ -43,7 +45,7 @@ class Options:
     drafters: str | None
     draft_model: str | None
     store: str | None
-    head: str | None
+    heads: Sequence[str]
     rounds: int
     url: str | None
     api_model: str | None
@@ -70,9 +72,9 @@ def bench(tools: Tools, options: Options) -> int:
 
     Raises OutriderError before anything is measured: for nonsense, and for a model or server that cannot be had.
     """
-    drafters = _check(options)
+    entrants = _check(options)
     chosen = questions.select(questions.load(options.questions), options.per_group)
-    started = _start(tools, options, drafters)
+    started = _start(tools, options, entrants)
     total = len(started.contenders) * len(trials.prompts(chosen)) * options.rounds
     done: list[trials.Trial] = []
     try:
@@ -85,7 +87,7 @@ def bench(tools: Tools, options: Options) -> int:
     return _tell(options, _result(options, started, chosen, done, total))
 
 
-def _check(options: Options) -> list[str]:
+def _check(options: Options) -> list[Entrant]:
     """The drafters to load, plain decoding first; none at all for a server alone. Raises UsageError."""
     lowest, highest = checks.LOWEST_TEMPERATURE, checks.HIGHEST_TEMPERATURE
     temperature = options.temperature
@@ -109,15 +111,17 @@ def _check(options: Options) -> list[str]:
             ("--threads", options.threads),
             ("--draft-model", options.draft_model),
             ("--store", options.store),
-            ("--head", options.head),
+            ("--head", next(iter(options.heads), None)),
         ):
             if given is not None:
                 raise UsageError(f"{flag} is for the drafters beside --url: name them with --drafters")
         return []
     drafters = _drafters(DEFAULT_DRAFTERS if options.drafters is None else options.drafters)
-    for complaint in checks.drafter_needs(drafters, options.draft_model, options.store, options.head):
+    for complaint in checks.drafter_needs(
+        drafters, options.draft_model, options.store, next(iter(options.heads), None)
+    ):
         raise UsageError(complaint)
-    return drafters
+    return _entrants(drafters, list(dict.fromkeys(options.heads)))
 
 
 def _drafters(given: str) -> list[str]:
@@ -125,6 +129,27 @@ def _drafters(given: str) -> list[str]:
     for name in named:
         checks.known_drafter("--drafters", name)
     return list(dict.fromkeys([PLAIN, *named]))
+
+
+def _entrants(drafters: Sequence[str], heads: Sequence[str]) -> list[Entrant]:
+    """Each drafter once; one that may have a head once with each, where several are given."""
+    if len(heads) < 2:
+        head = heads[0] if heads else None
+        return [Entrant(name, name, head if name in plugins.WITH_HEAD else None) for name in drafters]
+    short = [Path(head).name for head in heads]
+    labels = [
+        "no head" if head == NONE else name if short.count(name) == 1 else head
+        for head, name in zip(heads, short, strict=True)
+    ]
+    found: list[Entrant] = []
+    for name in drafters:
+        if name not in plugins.WITH_HEAD:
+            found.append(Entrant(name, name))
+            continue
+        for head, label in zip(heads, labels, strict=True):
+            if name == "auto" or head != NONE:
+                found.append(Entrant(f"{name}, {label}", name, head))
+    return found
 
 
 def _check_report(name: str | None) -> None:
@@ -138,7 +163,7 @@ def _check_report(name: str | None) -> None:
         raise UsageError(f"--report {name} cannot be written: give a file in a directory that exists and is yours")
 
 
-def _start(tools: Tools, options: Options, drafters: Sequence[str]) -> _Started:
+def _start(tools: Tools, options: Options, entrants: Sequence[Entrant]) -> _Started:
     settings = Settings(options.max_tokens, options.temperature, options.seed)
     contenders: list[Contender] = []
     machine = _machine()
@@ -147,10 +172,9 @@ def _start(tools: Tools, options: Options, drafters: Sequence[str]) -> _Started:
     server = None
     if options.url is not None:
         server = Server(options.url, options.api_model, settings, key=os.environ.get(API_KEY))
-    if drafters:
-        entry = Entry(options.model, options.threads, drafters, options.draft_model, options.store, options.head)
-        field = tools.field(entry)
-        contenders += [Local(name, field.generators[name], field.encode, settings) for name in drafters]
+    if entrants:
+        field = tools.field(Entry(options.model, options.threads, entrants, options.draft_model, options.store))
+        contenders += [Local(one.name, field.generators[one.name], field.encode, settings) for one in entrants]
         machine |= {"isa": field.isa, "threads": field.threads}
         model = field.model
     if server is not None:

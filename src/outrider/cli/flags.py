@@ -84,6 +84,7 @@ HEAD = (
     "A folder with a drafting head that was trained for this model, for --drafter head or auto (docs/drafters.md); by "
     "default, for head alone, what comes with the package for it."
 )
+HEADS = "Given several times, 'none' among them, each is compared with the others."
 STORE = (
     "A store of text that the model is likely to write, for --drafter store or auto (docs/drafters.md); by default "
     "what comes with the package for it; none for no store."
@@ -169,6 +170,7 @@ Model = Annotated[str | None, _flag(MODEL, "--model", SOURCE)]
 Drafting = Annotated[str, _flag(MODEL, "--drafter", DRAFTER, "NAME")]
 SmallModel = Annotated[str | None, _flag(MODEL, "--draft-model", SMALL_MODEL, "SOURCE")]
 HeadFolder = Annotated[str | None, _flag(MODEL, "--head", HEAD, "FOLDER")]
+HeadFolders = Annotated[list[str] | None, _flag(MODEL, "--head", f"{HEAD} {HEADS}", "FOLDER")]
 StoreFile = Annotated[str | None, _flag(MODEL, "--store", STORE, "FILE")]
 NoSpeculate = Annotated[bool, _flag(MODEL, "--no-speculate", NO_SPECULATE)]
 MaxDraft = Annotated[int | None, _flag(MODEL, "--max-draft", MAX_DRAFT)]

@@ -78,15 +78,15 @@ def _field(entry: Entry) -> Field:
         raise UsageError(f"--model {llm.name} has no usable chat template, which the questions need") from None
     able = llm.backend.capabilities
     generators = {
-        name: partial(
+        entrant.name: partial(
             generator,
             llm,
-            name,
-            draft_model=entry.draft_model if name in plugins.WITH_MODEL else None,
-            store=entry.store if name in plugins.WITH_STORE else None,
-            head=entry.head if name in plugins.WITH_HEAD else None,
+            entrant.drafter,
+            draft_model=entry.draft_model if entrant.drafter in plugins.WITH_MODEL else None,
+            store=entry.store if entrant.drafter in plugins.WITH_STORE else None,
+            head=entrant.head,
         )
-        for name in entry.drafters
+        for entrant in entry.entrants
     }
     return Field(llm.name, able.isa, able.threads, llm.encode, generators)
 

@@ -75,15 +75,23 @@ class Options:
 
 
 @dataclass(frozen=True, slots=True)
+class Entrant:
+    """A drafter of `outrider bench`: what the table calls it, and the head that it is given."""
+
+    name: str
+    drafter: str
+    head: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Entry:
     """Which model and drafters `outrider bench` compares."""
 
     model: str | None
     threads: int | None
-    drafters: Sequence[str]
+    entrants: Sequence[Entrant]
     draft_model: str | None
     store: str | None
-    head: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +102,7 @@ class Field:
     isa: str
     threads: int
     encode: Callable[[Sequence[Mapping[str, str]]], Sequence[int]]  # messages to ids, chat template included
-    generators: Mapping[str, Callable[[], Generator]]  # each call a fresh one
+    generators: Mapping[str, Callable[[], Generator]]  # by entrant; each call a fresh one
 
 
 @dataclass(frozen=True, slots=True)
