@@ -110,6 +110,7 @@ def test_every_flag_reaches_the_trainer(tmp_path: Path, world: World) -> None:
     files = [tmp_path / "a.jsonl", tmp_path / "b.jsonl"]
     world.generator = never
     flags = "--minutes 7.5 --draft-vocab 99 --depth 3 --memory 0.5 --learning-rate 2e-4 --start old --no-resume"
+    flags += " --states kept"
     flags += " --seed 4 --kind medusa"
     assert train(world, "--out", tmp_path, "--data", files[0], "--data", files[1], *flags.split()) == 0
     (asked,) = world.asked
@@ -117,10 +118,10 @@ def test_every_flag_reaches_the_trainer(tmp_path: Path, world: World) -> None:
     assert (asked.epochs, asked.minutes, asked.draft_vocab, asked.depth) == (None, 7.5, 99, 3)
     assert (asked.memory_bytes, asked.start, asked.resume, asked.seed) == (2**29, Path("old"), False, 4)
     assert asked.kind is Kind.MEDUSA
-    assert asked.learning_rate == 2e-4
+    assert (asked.learning_rate, asked.states) == (2e-4, Path("kept"))
     assert asked.command == (
         f"outrider train --out {tmp_path} --kind medusa --data {files[0]} --data {files[1]} --seed 4 --minutes 7.5 "
-        "--draft-vocab 99 --depth 3 --memory 0.5 --learning-rate 0.0002 --start old"
+        "--draft-vocab 99 --depth 3 --memory 0.5 --states kept --learning-rate 0.0002 --start old"
     )
 
 

@@ -48,6 +48,16 @@ def test_states_that_are_not_kept_are_computed_again() -> None:
     assert tight.memory_bytes < roomy.memory_bytes
 
 
+def test_states_in_a_folder_take_no_memory_and_no_time_again(tmp_path: Path) -> None:
+    kept = estimate(replace(OPTIONS, memory_bytes=10**11), SMOL, 1_000_000, 2)
+    new = estimate(replace(OPTIONS, states=tmp_path), SMOL, 1_000_000, 2)
+    assert new.minutes == pytest.approx(kept.minutes)
+    assert new.memory_bytes < kept.memory_bytes - 10**9
+    with (tmp_path / "states.bin").open("wb") as stream:
+        stream.truncate(10**12)
+    assert estimate(replace(OPTIONS, states=tmp_path), SMOL, 1_000_000, 2).minutes < new.minutes * 0.9
+
+
 def test_minutes_are_kept() -> None:
     """As many tokens as fit: an epoch's worth and its time agree with those of a run by epochs."""
     timed = replace(OPTIONS, epochs=None, minutes=30.0)

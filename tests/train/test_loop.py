@@ -19,6 +19,7 @@ from outrider.train.types import Kind, Phase, Progress, Result
 torch = pytest.importorskip("torch", reason="no torch here; 'python3 dev.py setup --oracle' brings it")
 
 from outrider.train import checkpoint  # noqa: E402
+from outrider.train.features import Extractor  # noqa: E402
 from outrider.train.loop import schedule  # noqa: E402
 
 
@@ -96,6 +97,15 @@ def test_states_that_do_not_fit_are_computed_again(plain: Result, folder: Path) 
     train.run(toys.options(folder, "tight", memory_bytes=200_000), lambda progress: seen.append(progress.memory_bytes))
     assert tensors(folder / "tight") == tensors(plain.folder)
     assert 100_000 < max(seen) <= 200_000
+
+
+def test_states_in_a_folder_are_computed_once(plain: Result, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same head; and the next run computes none, whatever else is new about it."""
+    train.run(toys.options(folder, "keeps", states=folder / "states", memory_bytes=0), lambda _: None)
+    assert tensors(folder / "keeps") == tensors(plain.folder)
+    monkeypatch.setattr(Extractor, "features", lambda _, texts: texts and pytest.fail("computed again"))
+    train.run(toys.options(folder, "finds", states=folder / "states", memory_bytes=0), lambda _: None)
+    assert tensors(folder / "finds") == tensors(plain.folder)
 
 
 @pytest.mark.slow

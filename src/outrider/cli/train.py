@@ -21,6 +21,7 @@ def train_command(
     draft_vocab: flags.DraftVocab = 8192,
     depth: flags.Depth = 5,
     memory: flags.Memory = 4.0,
+    states: flags.States = None,
     learning_rate: flags.LearningRate = 1e-3,
     start: flags.Start = None,
     resume: flags.Resume = True,
@@ -35,6 +36,6 @@ def train_command(
     from outrider.cli import train_job
 
     wanted = train_job.Wanted(data or (), prompts, only_prompts, tokens, seed)
-    training = train_job.Training(epochs, minutes, draft_vocab, depth, memory, learning_rate, start, resume)
+    training = train_job.Training(epochs, minutes, draft_vocab, depth, memory, states, learning_rate, start, resume)
     options = train_job.Options(target, out, kind.value, threads, wanted, training, dry_run)
     return lambda tools: train_job.train(tools, options)

@@ -42,6 +42,7 @@ class Training:
     draft_vocab: int
     depth: int
     memory_gib: float
+    states: str | None
     learning_rate: float
     start: str | None
     resume: bool
@@ -154,6 +155,7 @@ def _training(target: Target, options: Options, files: Sequence[Path]) -> TrainO
         start=None if training.start is None else Path(training.start),
         threads=options.threads,
         memory_bytes=int(training.memory_gib * GIB),
+        states=None if training.states is None else Path(training.states),
         command=command(options),
     )
 
@@ -175,6 +177,7 @@ def command(options: Options) -> str:
         ("--draft-vocab", training.draft_vocab, 8192),
         ("--depth", training.depth, 5),
         ("--memory", training.memory_gib, 4.0),
+        ("--states", training.states, None),
         ("--learning-rate", training.learning_rate, 1e-3),
         ("--start", training.start, None),
     ]

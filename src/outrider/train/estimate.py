@@ -16,6 +16,7 @@ from outrider.models.headfile import BLOCKS
 from outrider.models.spec import ModelSpec
 from outrider.train.features import KEPT, PASS_ROWS
 from outrider.train.sizes import head_spec
+from outrider.train.states import ARRAYS
 from outrider.train.types import Estimate, TrainOptions
 
 # Measured on an AMD EPYC 9004 (avx512_bf16), default model: a trained token reads each weight 2.2 times over the steps
@@ -35,7 +36,11 @@ def estimate(options: TrainOptions, model: ModelSpec, tokens: int, cores: int) -
     speed = products_s * (_HALF if _has_bfloat16() else 1.0) / (weights * _PRODUCTS_A_WEIGHT)
     states_s = _PROMPTS * tokens * _target_weights(model) / (products_s * _STATES)
     states_bytes = _PROMPTS * tokens * (2 * len(spec.taps) * spec.hidden + 6 * KEPT / _PROMPTS)
+    in_memory = min(states_bytes, options.memory_bytes)
     fitting = min(1.0, options.memory_bytes / max(1.0, states_bytes))
+    if options.states is not None:  # what is there already is taken for these texts'
+        in_memory, fitting = 0.0, 1.0
+        states_s *= max(0.0, 1 - _size(options.states / ARRAYS) / max(1.0, states_bytes))
     if options.epochs is not None:
         epochs = options.epochs
         minutes = (_states_total_s(states_s, fitting, epochs) + epochs * tokens / speed) / 60
@@ -49,7 +54,7 @@ def estimate(options: TrainOptions, model: ModelSpec, tokens: int, cores: int) -
         memory_bytes=round(
             _TORCH_BYTES
             + weights * _WEIGHT_BYTES
-            + min(states_bytes, options.memory_bytes)
+            + in_memory
             + 2 * model.vocab * model.hidden
             + 4 * model.vocab * PASS_ROWS
             + options.batch_tokens * (2 * spec.draft_vocab + 80 * spec.hidden)
@@ -58,6 +63,13 @@ def estimate(options: TrainOptions, model: ModelSpec, tokens: int, cores: int) -
         file_bytes=_file_bytes(options, headfile.matrices(spec)),
         alpha=_alpha(epochs * tokens, tokens),
     )
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
 
 
 def _states_total_s(once_s: float, fitting: float, epochs: float) -> float:

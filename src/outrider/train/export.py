@@ -118,7 +118,18 @@ def _provenance(setup: Setup, state: State, tally: Tally, early: bool) -> dict[s
 
 def _plain(options: TrainOptions) -> dict[str, Any]:
     """What decides the result; no paths, which are about the machine and not about the head."""
-    left_out = ("target", "data", "out", "start", "command", "resume", "threads", "memory_bytes", "checkpoint_s")
+    left_out = (
+        "target",
+        "data",
+        "out",
+        "start",
+        "command",
+        "resume",
+        "threads",
+        "memory_bytes",
+        "states",
+        "checkpoint_s",
+    )
     fields = {name: value for name, value in asdict(options).items() if name not in left_out}
     return {name: getattr(value, "value", value) for name, value in fields.items()}
 

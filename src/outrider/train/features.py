@@ -93,32 +93,68 @@ def likeliest(scores: TappedScores, item: int, row: int) -> tuple[list[int], lis
     return [token for token, _ in found], [math.exp(value) for _, value in found]
 
 
-class Kept:
-    """Features by key: what fits into the memory stays, the rest is computed each time it is asked for."""
+class Shelf(Protocol):
+    """Where features outlive a run; see states.StateFolder."""
 
-    def __init__(self, extractor: Extractor, memory_bytes: int) -> None:
-        self._extractor, self._memory_bytes = extractor, memory_bytes
+    def has(self, text: Text) -> bool: ...
+    def find(self, text: Text) -> Features | None: ...
+    def add(self, text: Text, features: Features) -> bool: ...
+    def close(self) -> None: ...
+
+
+class Kept:
+    """Features by key: found on the shelf, if there is one and it has them; else computed.
+
+    What is computed goes on the shelf, or without one, or where it is full, into the memory, if it fits; the rest is
+    computed each time it is asked for.
+    """
+
+    def __init__(self, extractor: Extractor, memory_bytes: int, shelf: Shelf | None = None) -> None:
+        self._extractor, self._memory_bytes, self._shelf = extractor, memory_bytes, shelf
         self._kept: dict[int, Features] = {}
-        self.bytes = 0
-        self.kept_tok = 0
+        self.bytes = 0  # in the memory
+        self._kept_tok = self._shelved_tok = 0
         self.computed_tok = 0
+
+    def expect(self, texts: Sequence[Text]) -> None:
+        """These will be asked for: how many of their tokens are on the shelf decides how long a run will take."""
+        if self._shelf is not None:
+            self._shelved_tok = sum(len(text.ids) - 1 for text in texts if self._shelf.has(text))
 
     def features(self, wanted: Sequence[tuple[int, Text]]) -> list[Features]:
         """Of (key, text) pairs; a key stands for the same text every time."""
-        missing = [(key, text) for key, text in wanted if key not in self._kept]
-        fresh = dict(zip([key for key, _ in missing], self._extractor.features([t for _, t in missing]), strict=True))
-        for key, features in fresh.items():
-            self.computed_tok += len(features.states)
-            if self.bytes + features.nbytes <= self._memory_bytes:
-                self._kept[key] = features
-                self.bytes += features.nbytes
-                self.kept_tok += len(features.states)
-        return [self._kept[key] if key in self._kept else fresh[key] for key, _ in wanted]
+        found: dict[int, Features] = {}
+        missing: list[tuple[int, Text]] = []
+        for key, text in wanted:
+            features = self._kept.get(key) or (self._shelf.find(text) if self._shelf is not None else None)
+            if features is None:
+                missing.append((key, text))
+            else:
+                found[key] = features
+        for (key, text), features in zip(missing, self._extractor.features([t for _, t in missing]), strict=True):
+            found[key] = features
+            self._keep(key, text, features)
+        return [found[key] for key, _ in wanted]
 
     def to_compute(self, tokens: int, epochs: float) -> float:
         """Tokens whose states a run of so many more epochs over `tokens` will still compute, about."""
         fitting = float(tokens)
-        if self.kept_tok:
-            fitting = min(fitting, self._memory_bytes * self.kept_tok / self.bytes)
-        first = max(0.0, min(fitting, fitting * epochs) - self.kept_tok)
+        if self._kept_tok:
+            fitting = min(fitting, self._shelved_tok + self._memory_bytes * self._kept_tok / self.bytes)
+        first = max(0.0, min(fitting, fitting * epochs) - self._kept_tok - self._shelved_tok)
         return first + (tokens - fitting) * epochs
+
+    def close(self) -> None:
+        """Let other runs have the shelf."""
+        if self._shelf is not None:
+            self._shelf.close()
+
+    def _keep(self, key: int, text: Text, features: Features) -> None:
+        size = len(features.states)
+        self.computed_tok += size
+        if self._shelf is not None and self._shelf.add(text, features):
+            self._shelved_tok += size
+        elif self.bytes + features.nbytes <= self._memory_bytes:
+            self._kept[key] = features
+            self.bytes += features.nbytes
+            self._kept_tok += size

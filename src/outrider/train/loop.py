@@ -10,7 +10,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 
 import torch
@@ -43,7 +43,7 @@ def run(options: TrainOptions, report: Callable[[Progress], None]) -> Result:
     """See train.run."""
     report(Progress(Phase.READ, 0, None, 0, 0.0, None, math.nan, 0, None))
     setup = prepare(options)
-    with _threads(setup.threads):
+    with _threads(setup.threads), closing(setup.kept):
         trainer = Trainer(setup, report)
         trainer.restore()
         return trainer.finish(trainer.train())

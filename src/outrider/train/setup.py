@@ -20,6 +20,7 @@ from outrider.train.features import Extractor, Kept
 from outrider.train.medusa import MedusaHead
 from outrider.train.model import EagleHead, Shape
 from outrider.train.sizes import default_taps
+from outrider.train.states import StateFolder
 from outrider.train.target import Target
 from outrider.train.types import Kind, TrainOptions
 
@@ -69,17 +70,22 @@ def prepare(options: TrainOptions) -> Setup:
     device = _device(options.device)
     head = _head(options, target, ids, len(taps), device)
     backend = NativeBackend(target.file, threads=options.threads)
+    whose = fingerprint(target.file).hex()
+    width = len(taps) * spec.hidden
+    shelf = None if options.states is None else StateFolder(options.states, whose, taps, width)
+    kept = Kept(Extractor(backend, taps, spec.hidden, spec.norm_eps), options.memory_bytes, shelf)
+    kept.expect(texts.train)
     return Setup(
         options=options,
         target=target,
-        fingerprint=fingerprint(target.file).hex(),
+        fingerprint=whose,
         corpus=texts,
         ids=ids,
         coverage=coverage,
         taps=taps,
         head=head,
         batcher=Batcher(ids, spec.vocab, device),
-        kept=Kept(Extractor(backend, taps, spec.hidden, spec.norm_eps), options.memory_bytes),
+        kept=kept,
         threads=backend.capabilities.threads,
     )
 

@@ -61,6 +61,7 @@ class TrainOptions:
     start: Path | None = None
     threads: int | None = None  # None: the cores this process may use
     memory_bytes: int = 4 * GIB  # of kept states; what does not fit is computed again each time it is needed
+    states: Path | None = None  # keep them in this folder instead, where later runs find them
     matrices: TensorType = TensorType.Q4_1
     output: TensorType = TensorType.Q4_1  # of the matrix `head`
     device: str = "auto"  # "cpu", "cuda", or "auto": CUDA where torch has it
