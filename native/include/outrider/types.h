@@ -12,6 +12,7 @@ constexpr int kBlock = 32;   // values of K that share a scale
 constexpr int kChunk = 256;  // absolute positions whose attention is computed together
 constexpr int kChunkGroups = kChunk / kLanes;
 constexpr int kFetchAhead = 8192;  // bytes of weights that are on their way from memory
+constexpr int kLine = 64;          // bytes of a cache line
 constexpr int kMaxTile = 16;  // rows of a tile of the quantised layout
 
 enum class Format : uint8_t { F32, F16, BF16, Q8_0, Q4_0, Q4_1 };
@@ -40,6 +41,12 @@ struct QuantRows {
 };
 
 // The queries that attend together to one chunk of 256 positions and read the same keys.
+// Memory that is to be brought into the second-level cache on the side; at moves on.
+struct Fetch {
+  const uint8_t* at = nullptr;
+  const uint8_t* end = nullptr;
+};
+
 struct AttendTile {
   int queries = 0;
   int dim = 0;
@@ -51,6 +58,7 @@ struct AttendTile {
   float* top = nullptr;                 // [queries] maximum of the scores
   float* sum = nullptr;                 // [queries] sum of exp(score - maximum)
   float* out = nullptr;                 // [queries, d] sum of exp(score - maximum) * value
+  Fetch* fetch = nullptr;               // what comes after; may be nothing
 };
 
 struct DrawKey {

@@ -8,6 +8,30 @@ INL F load_kv(const void* p, int at) {
   if constexpr (t == CacheType::F32) return load(static_cast<const float*>(p) + at);
 }
 
+constexpr int kFetchEvery = 2;  // steps of a loop for a line: memory brings about as much meanwhile
+
+// What a loop brings into the second-level cache on the side.
+struct Fetching {
+  const uint8_t* line;
+  size_t step;
+};
+
+// Where nothing is left, a line that is there anyway, again and again: cheaper than a branch.
+INL Fetching fetching_for(const AttendTile& a) {
+  if (a.fetch && a.fetch->at < a.fetch->end) return {a.fetch->at, kLine};
+  return {reinterpret_cast<const uint8_t*>(a.weights), 0};
+}
+
+INL void fetch_at(Fetching& f, int step) {
+  if (step % kFetchEvery) return;
+  __builtin_prefetch(f.line, 0, 2);
+  f.line += f.step;
+}
+
+INL void fetched(const AttendTile& a, const Fetching& f) {
+  if (f.step) a.fetch->at = f.line;
+}
+
 // Q queries against G groups of keys: the load and conversion of a key serves all of them
 template <CacheType t, int Q, int G>
 INL void score_block(const AttendTile& a, int query, int group) {
@@ -16,7 +40,9 @@ INL void score_block(const AttendTile& a, int query, int group) {
     for (int g = 0; g < G; ++g) acc[q][g] = set1(0.0f);
   const float* x[Q];
   for (int q = 0; q < Q; ++q) x[q] = a.query[query + q];
+  Fetching fetching = fetching_for(a);
   for (int d = 0; d < a.dim; ++d) {
+    fetch_at(fetching, d);
     F key[G];
     for (int g = 0; g < G; ++g) key[g] = load_kv<t>(a.keys[group + g], d * kLanes);
     for (int q = 0; q < Q; ++q) {
@@ -24,6 +50,7 @@ INL void score_block(const AttendTile& a, int query, int group) {
       for (int g = 0; g < G; ++g) acc[q][g] = fma(key[g], v, acc[q][g]);
     }
   }
+  fetched(a, fetching);
   for (int q = 0; q < Q; ++q)
     for (int g = 0; g < G; ++g) store(a.weights + (query + q) * kChunk + (group + g) * kLanes, acc[q][g]);
 }
@@ -92,7 +119,9 @@ INL void output_block(const AttendTile& a, int query, int element) {
     for (int e = 0; e < E; ++e) acc[q][e] = set1(0.0f);
   }
   const float* w = a.weights + query * kChunk;
+  Fetching fetching = fetching_for(a);
   for (int p = 0; p < shared; ++p) {
+    fetch_at(fetching, p);
     F value[E];
     for (int e = 0; e < E; ++e) value[e] = load_kv<t>(a.values[p / kLanes], p % kLanes * a.dim + element + e * kLanes);
     for (int q = 0; q < Q; ++q) {
@@ -100,6 +129,7 @@ INL void output_block(const AttendTile& a, int query, int element) {
       for (int e = 0; e < E; ++e) acc[q][e] = fma(x, value[e], acc[q][e]);
     }
   }
+  fetched(a, fetching);
   for (int q = 0; q < Q; ++q) {
     for (int p = shared; p < a.visible[query + q]; ++p)
       for (int e = 0; e < E; ++e)

@@ -156,18 +156,22 @@ void Pass::work(int index, int threads) {
     project(index, threads, i, normed);
     pool_.barrier();
     clock_.mark(index, &PhaseSeconds::linear);
-    attend(index, i);
+    attend(index, threads, i);
     pool_.barrier();
     const Input& mixed = attention_input(index, threads, layer);
     clock_.mark(index, &PhaseSeconds::attention);
     const int panels = layer.o.panels;
     linear_add(layer.o, mixed, share(panels, index, threads), share(panels, index + 1, threads), w_.x.get(), c_.hidden, rows_);
+    fetch(layer.gate, forward_columns(index, threads).first / kLanes);
     pool_.barrier();
     clock_.mark(index, &PhaseSeconds::linear);
     const bool f_codes = is_quantised(layer.gate.format) || is_quantised(layer.up.format);
     const Input& again = norm_input(index, threads, layer.ffn_norm, nullptr, f_codes);
     clock_.mark(index, &PhaseSeconds::other);
     feed_forward(index, threads, layer, again);
+    const bool last = i + 1 == c_.layers;
+    const Packed& next = last ? model_.head : model_.layers[static_cast<size_t>(i) + 1].q;
+    fetch(next, share(last ? next.panels : qkv_panels(i + 1), index, threads));
     pool_.barrier();
     clock_.mark(index, &PhaseSeconds::linear);
   }
@@ -224,11 +228,23 @@ void Pass::linear_add(const Packed& m, const Input& in, int begin, int end, floa
   k_.float_linear_add(m, in.x.get(), rows, begin, end, out, static_cast<size_t>(stride));
 }
 
+// Brings the first lines of the matrix that comes next, from this panel on; further ones the kernels fetch in time.
+void Pass::fetch(const Packed& m, int begin) const {
+  if (!by_chunk_) return;  // with many rows arithmetic sets the pace
+  const size_t from = static_cast<size_t>(begin) * m.panel_bytes, end = static_cast<size_t>(m.panels) * m.panel_bytes;
+  for (size_t at = from; at < std::min(from + kFetchAhead, end); at += kLine) __builtin_prefetch(m.data + at, 0, 2);
+}
+
+// A thread's columns of the feed-forward layer: whole blocks, so that it quantises its own.
+std::pair<int, int> Pass::forward_columns(int index, int threads) const {
+  const int units = c_.feed_forward / kBlock;
+  return {share(units, index, threads) * kBlock, share(units, index + 1, threads) * kBlock};
+}
+
 // Queries, keys and values; each thread also rotates and places what it computed, so that attention only reads.
 void Pass::project(int index, int threads, int number, const Input& in) {
   const Layer& layer = model_.layers[static_cast<size_t>(number)];
-  const int total = layer.q.panels + layer.k.panels + layer.v.panels;
-  const int begin = share(total, index, threads), end = share(total, index + 1, threads);
+  const int total = qkv_panels(number), begin = share(total, index, threads), end = share(total, index + 1, threads);
   int first = 0;
   for (const Packed* m : {&layer.q, &layer.k, &layer.v}) {
     const int from = std::max(begin - first, 0), to = std::min(end - first, m->panels);
@@ -265,11 +281,13 @@ const Input& Pass::attention_input(int index, int threads, const Layer& layer) {
 }
 
 void Pass::feed_forward(int index, int threads, const Layer& layer, const Input& in) {
-  const int ff = c_.feed_forward, units = ff / kBlock;  // whole blocks, so that each thread quantises its own columns
-  const int begin = share(units, index, threads) * kBlock, end = share(units, index + 1, threads) * kBlock;
+  const int ff = c_.feed_forward;
+  const auto [begin, end] = forward_columns(index, threads);
+  fetch(layer.up, begin / kLanes);
   linear(layer.gate, in, begin / kLanes, end / kLanes, w_.down.x.get(), ff, rows_);
   linear(layer.up, in, begin / kLanes, end / kLanes, w_.up.get(), ff, rows_);
   clock_.mark(index, &PhaseSeconds::linear);
+  fetch(layer.down, share(layer.down.panels, index, threads));
   for (int r = 0; r < rows_ && begin < end; ++r) {
     k_.silu_mul(w_.down.row(r) + begin, w_.up.get() + at(r, ff) + begin, end - begin);
     if (is_quantised(layer.down.format)) w_.down.quantise(k_, r, begin, end);

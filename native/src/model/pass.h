@@ -1,6 +1,7 @@
 // One pass of the model over the rows of all its items.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <utility>
@@ -40,6 +41,7 @@ struct Input {
 
 // Per thread: the scratch of an attention unit, and inputs of its own when few rows make sharing them dearer.
 struct ThreadSpace {
+  std::array<Fetch, 3> ahead;  // what this thread will read behind the attention
   Input normed, mixed;
   Buffer<float> weights, out, top, sum, row;
   Buffer<uint8_t> patches, element;
@@ -101,7 +103,14 @@ class Pass {
   void embed(int index, int threads);
   const Input& norm_input(int index, int threads, const float* weight, const std::vector<int>* rows, bool codes);
   void project(int index, int threads, int layer, const Input&);
-  void attend(int index, int layer);
+  void attend(int index, int threads, int layer);
+  void look_ahead(ThreadSpace&, int index, int threads, const Layer&) const;
+  void fetch(const Packed&, int begin) const;
+  std::pair<int, int> forward_columns(int index, int threads) const;
+  int qkv_panels(int layer) const {
+    const Layer& l = model_.layers[static_cast<size_t>(layer)];
+    return l.q.panels + l.k.panels + l.v.panels;
+  }
   int take_unit(int index, int layer);
   void attend_unit(ThreadSpace&, const Unit&, int layer);
   void attend_rows(ThreadSpace&, const Unit&, int layer, int chunk, const int* rows, int count, bool patched);
@@ -134,6 +143,8 @@ class Pass {
   static constexpr int kLocalRows = kMaxTile;  // up to here every thread prepares all inputs for itself (own_rows)
   static constexpr int kChunkRows = 16;  // up to here chunks are spread over the threads; above, rows are
   static constexpr int kRowTile = 8;
+  // Of a layer's weights, for a thread: with keys, values and rows this fits the second-level caches of today.
+  static constexpr size_t kAheadBytes = 256 << 10;
 
   const Model& model_;
   const ModelConfig& c_;

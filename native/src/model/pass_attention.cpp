@@ -42,8 +42,26 @@ int Pass::take_unit(int index, int layer) {
   return -1;
 }
 
-void Pass::attend(int index, int layer) {
+// Attention computes on what the caches hold, and memory would rest: meanwhile it brings the weights that come next.
+void Pass::look_ahead(ThreadSpace& space, int index, int threads, const Layer& layer) const {
+  space.ahead = {};
+  if (!by_chunk_) return;
+  const auto [first, last] = forward_columns(index, threads);
+  size_t left = kAheadBytes, place = 0;
+  const auto add = [&](const Packed& m, int begin, int end) {
+    const size_t bytes = std::min(left, static_cast<size_t>(end - begin) * m.panel_bytes);
+    const uint8_t* from = m.data + static_cast<size_t>(begin) * m.panel_bytes;
+    space.ahead[place++] = {from, from + bytes};
+    left -= bytes;
+  };
+  add(layer.o, share(layer.o.panels, index, threads), share(layer.o.panels, index + 1, threads));
+  add(layer.gate, first / kLanes, last / kLanes);
+  add(layer.up, first / kLanes, last / kLanes);
+}
+
+void Pass::attend(int index, int threads, int layer) {
   ThreadSpace& space = *w_.threads[static_cast<size_t>(index)];
+  look_ahead(space, index, threads, model_.layers[static_cast<size_t>(layer)]);
   for (int u = take_unit(index, layer); u >= 0; u = take_unit(index, layer))
     attend_unit(space, units_[static_cast<size_t>(u)], layer);
 }
@@ -83,7 +101,9 @@ void Pass::attend_rows(ThreadSpace& space, const Unit& unit, int layer, int chun
       visible[i * heads + g] = std::min(kChunk, position - chunk * kChunk + 1);
     }
   }
-  const AttendTile tile{count * heads, d, query, visible, keys, values, space.weights.get(), space.top.get(), space.sum.get(), space.out.get()};
+  Fetch* ahead = space.ahead.data();
+  while (ahead != &space.ahead.back() && ahead->at >= ahead->end) ++ahead;
+  const AttendTile tile{count * heads, d, query, visible, keys, values, space.weights.get(), space.top.get(), space.sum.get(), space.out.get(), ahead};
   k_.attend(tile, model_.cache_type);
   for (int i = 0; i < count; ++i)
     for (int g = 0; g < heads; ++g) {
