@@ -164,6 +164,41 @@ def test_agreement_counts(store: StoreFile) -> None:
     assert chances[0] > 1.2 * chances[1]
 
 
+class Asked(SuffixDrafter):
+    """A member that has to be asked, and then says what a text says."""
+
+    name = "asked"
+    price = 0.0
+    asks = 0
+
+    def look(self, views: Sequence[View], budgets: Sequence[Budget]) -> None:
+        self.asks += len(views)
+
+
+def test_beside_a_member_that_is_asked_other_weights_begin(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[tuple[list[tuple[float, float, float]], float]] = []
+    make = _native.Blend
+
+    def noted(
+        sources: list[_native.Source], weights: list[tuple[float, float, float]], bias: float, rate: float
+    ) -> _native.Blend:
+        begun.append((weights, bias))
+        return make(sources, weights, bias, rate)
+
+    monkeypatch.setattr(_native, "Blend", noted)
+    asked = Asked(0)
+    blends: list[list[Sourced]] = [[SuffixDrafter(0), RecycleDrafter(VOCAB)], [RecycleDrafter(VOCAB), asked]]
+    for seq, members in enumerate(blends):
+        drafter = BlendedDrafter(members)
+        drafter.begin(seq, [1, 2, 3, 1, 2])
+        ask(drafter, [1, 2, 3, 1, 2], seq=seq)
+    assert asked.asks == 1
+    (alone, bias), (beside, other_bias) = begun
+    assert alone == [SuffixDrafter.weight, RecycleDrafter.weight]
+    assert beside == [RecycleDrafter.weight, SuffixDrafter.beside], "who has none keeps the usual ones"
+    assert bias != other_bias
+
+
 def test_a_source_that_is_wrong_is_heard_less_and_one_that_is_right_more() -> None:
     wrong, right = text([1, 2, 1, 2, 1]), text([1, 3, 1, 3, 1])
     blend = _native.Blend([wrong, right], ((1.0, 1.0, 0.0),) * 2, -1.0, 0.05)

@@ -22,7 +22,7 @@ from outrider.drafters.worth import Worth
 from outrider.errors import UsageError
 
 MOST_MEMBERS = 6
-_BIAS = -1.92
+_BIAS, _BIAS_BESIDE = -1.92, -1.43
 _RATE = 0.01  # of learning: a weight follows some hundreds of judged candidates
 _BRANCHES = 8  # children of a node
 PROMISING = 0.08  # of the chance to be kept: likelier nodes are what a draft promises, others are seldom worth a row
@@ -34,7 +34,10 @@ class Sourced(Drafter, Protocol):
 
     @property
     def weight(self) -> tuple[float, float, float]:
-        """What its word is worth: of the log-odds of its chance, of naming the token at all, of naming only others."""
+        """What its word is worth: of the log-odds of its chance, of naming the token at all, of naming only others.
+
+        Where there is an attribute `beside`, it is that beside a member that is asked.
+        """
         ...
 
     def source(self, view: View) -> _native.Source:
@@ -120,7 +123,10 @@ class BlendedDrafter:
             if not members:
                 return EMPTY
             sources = [member.source(view) for member in members]
-            blend = _native.Blend(sources, [member.weight for member in members], _BIAS, _RATE)
+            # What can be looked up says less where a head speaks, which knows much of it.
+            asked = any(isinstance(member, Looking) for member in members)
+            weights = [getattr(member, "beside", member.weight) if asked else member.weight for member in members]
+            blend = _native.Blend(sources, weights, _BIAS_BESIDE if asked else _BIAS, _RATE)
             heard = self._blends[view.seq] = _Heard(blend, tuple(member.name for member in members))
         tokens, parents, score, loudest = heard.blend.grow(budget.nodes, budget.depth, self._branches, LEAST)
         if not tokens:

@@ -41,6 +41,7 @@ class StoreDrafter:
 
     name = "store"
     weight = (0.42, 0.73, -0.93)  # to begin with (drafters.blended)
+    beside = (0.42, 0.07, -0.69)
 
     def __init__(
         self,
