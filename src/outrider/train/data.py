@@ -12,8 +12,6 @@ NAME.json beside it is the recipe: which target wrote it, and how. A file goes o
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -31,11 +29,10 @@ from outrider.models.digest import digest
 from outrider.models.fingerprint import fingerprint
 from outrider.models.spec import ModelFile
 from outrider.models.tokenizer import Tokenizer
-from outrider.train import questions
+from outrider.train import files, questions
 from outrider.train.questions import Frame
 
 FORMAT = 1
-_FULL = (errno.ENOSPC, errno.EDQUOT)
 _EXAMPLE = 'give lines such as {"seed": 1, "prompt": [5, 9], "answer": [7], "ended": true}'
 
 
@@ -122,7 +119,8 @@ class Log:
         self.last_seed: int | None = None
         self._stream = _opened(path)
         try:
-            _claim(self._stream.fileno(), path)
+            if not files.alone(self._stream.fileno()):
+                raise UsageError(f"{path} is being written by another process: wait for it, or name another --out")
             if not agree(path, recipe):
                 _keep(sidecar(path), recipe)
             self._size = self._repair()
@@ -135,10 +133,8 @@ class Log:
     def add(self, line: Line) -> None:
         """Writes a line behind the others. Raises UsageError where the disk is full; the file then ends before it."""
         raw = (json.dumps(asdict(line)) + "\n").encode()
-        left = memoryview(raw)
         try:
-            while left:  # a disk that is nearly full takes a part
-                left = left[self._stream.write(left) :]
+            files.write(self._stream, raw)
         except OSError as error:
             with suppress(OSError):
                 self._stream.truncate(self._size)
@@ -273,17 +269,8 @@ def _opened(path: Path) -> FileIO:
         raise _unwritten(path, error) from None
 
 
-def _claim(descriptor: int, path: Path) -> None:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise UsageError(f"{path} is being written by another process: wait for it, or name another --out") from None
-    except OSError:
-        return  # some network file systems have no locks
-
-
 def _unwritten(path: Path, error: Exception) -> UsageError:
-    if isinstance(error, OSError) and error.errno in _FULL:
+    if isinstance(error, OSError) and error.errno in files.FULL:
         return UsageError(f"no space left for {path}: what is written is kept; free some and give the command again")
     why = (error.strerror if isinstance(error, OSError) else None) or str(error)
     return UsageError(f"{path} cannot be written ({why}): name another --out")

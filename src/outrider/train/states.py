@@ -11,7 +11,6 @@ Dimensions: n tokens of a text, T taps, H hidden, K kept ids of a law.
 from __future__ import annotations
 
 import errno
-import fcntl
 import hashlib
 import json
 import os
@@ -26,13 +25,14 @@ from typing import Any
 import numpy as np
 
 from outrider.errors import UsageError
+from outrider.train import files
 from outrider.train.corpus import Text
 from outrider.train.features import KEPT, Features
 
 ARRAYS, INDEX = "states.bin", "states.index"
 _FORMAT = 1
 _LEFT_FREE = 1 << 30  # bytes of the disk that are left to others
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_FULL = (*files.FULL, errno.EFBIG)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +54,14 @@ class StateFolder:
     def __init__(self, folder: Path, target: str, taps: Sequence[int], width: int) -> None:
         self._folder, self._width = folder, width  # T * H
         self._places: dict[str, _Place] = {}
-        self.full = False
+        self._full = False
         head = {"format": _FORMAT, "target": target, "taps": list(taps), "width": width, "kept": KEPT}
         with ExitStack() as opened:
             try:
                 folder.mkdir(parents=True, exist_ok=True)
                 self._index = opened.enter_context(open(folder / INDEX, "a+b", buffering=0))
-                self._claim()
+                if not files.alone(self._index.fileno()):
+                    raise UsageError(f"{folder} is in use by another run: wait for it, or name another folder")
                 self._read_index(head)
                 self._arrays = opened.enter_context(open(folder / ARRAYS, "a+b", buffering=0))
             except OSError as error:
@@ -87,20 +88,20 @@ class StateFolder:
         return Features(states.reshape(rows, self._width), law.reshape(starts, KEPT), chance.reshape(starts, KEPT))
 
     def add(self, text: Text, features: Features) -> bool:
-        """Keep them. False, and `full` from then on, where the disk has no room."""
+        """Keep them. False where the disk has no room, and from then on."""
         raw = features.law.tobytes() + features.chance.tobytes() + features.states.tobytes()
-        if self.full or shutil.disk_usage(self._folder).free < len(raw) + _LEFT_FREE:
-            self.full = True
+        if self._full or shutil.disk_usage(self._folder).free < len(raw) + _LEFT_FREE:
+            self._full = True
             return False
         place = _Place(os.fstat(self._arrays.fileno()).st_size, len(raw), zlib.crc32(raw))
         try:
-            _write(self._arrays.fileno(), raw)
+            files.write(self._arrays, raw)
             line = {"text": _key(text), "at": place.at, "size": place.size, "checksum": place.checksum}
-            _write(self._index.fileno(), f"{json.dumps(line)}\n".encode())
+            files.write(self._index, f"{json.dumps(line)}\n".encode())
         except OSError as error:
             if error.errno not in _FULL:
                 raise UsageError(f"{self._folder} cannot be written ({error.strerror}): name another folder") from None
-            self.full = True
+            self._full = True
             return False
         self._places[_key(text)] = place
         return True
@@ -112,20 +113,12 @@ class StateFolder:
     def _size(self, text: Text) -> int:
         return 6 * text.starts * KEPT + 2 * (len(text.ids) - 1) * self._width
 
-    def _claim(self) -> None:
-        try:
-            fcntl.flock(self._index.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise UsageError(f"{self._folder} is in use by another run: wait for it, or name another folder") from None
-        except OSError:
-            return  # some network file systems have no locks
-
     def _read_index(self, head: dict[str, object]) -> None:
         self._index.seek(0)
         written = self._index.read()
         first, *lines = written.split(b"\n")
         if not written:
-            _write(self._index.fileno(), f"{json.dumps(head)}\n".encode())
+            files.write(self._index, f"{json.dumps(head)}\n".encode())
             return
         if _parsed(first) != head:
             raise UsageError(f"{self._folder} has states of another model, or other ones of this: name another folder")
@@ -135,7 +128,7 @@ class StateFolder:
                 entry = _parsed(line)
                 self._places[entry["text"]] = _Place(entry["at"], entry["size"], entry["checksum"])
         if not written.endswith(b"\n"):
-            _write(self._index.fileno(), b"\n")
+            files.write(self._index, b"\n")
 
 
 def _key(text: Text) -> str:
@@ -147,9 +140,3 @@ def _parsed(line: bytes) -> Any:
     with suppress(ValueError):
         return json.loads(line)
     return None
-
-
-def _write(descriptor: int, raw: bytes) -> None:
-    left = memoryview(raw)
-    while left:
-        left = left[os.write(descriptor, left) :]
