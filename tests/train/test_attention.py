@@ -5,11 +5,13 @@ from __future__ import annotations
 import itertools
 
 import pytest
-import torch
-from torch import Tensor
 
-from outrider.train import attention
-from outrider.train.attention import Places, attended
+torch = pytest.importorskip("torch", reason="no torch here; 'python3 dev.py setup --oracle' brings it")
+
+from torch import Tensor  # noqa: E402
+
+from outrider.train import attention  # noqa: E402
+from outrider.train.attention import Places, attended  # noqa: E402
 
 HEADS, GROUPS, SIZE = 6, 2, 8
 
