@@ -92,8 +92,9 @@ void bind_drafting(nb::module_& m) {
 
   nb::class_<Source>(m, "Source")
       .def("extend", &Source::extend, nb::arg("tokens"))
-      .def("grow", [](Source& s, int nodes, int depth, int branches, double least) { return grown(grow(s, {nodes, depth, branches, least})); },
-           nb::arg("nodes"), nb::arg("depth"), nb::arg("branches"), nb::arg("least"));
+      .def("grow", [](Source& s, int nodes, int depth, int branches, double least, std::vector<double> floors) {
+             return grown(grow(s, {nodes, depth, branches, least, std::move(floors)}));
+           }, nb::arg("nodes"), nb::arg("depth"), nb::arg("branches"), nb::arg("least"), nb::arg("floors") = std::vector<double>());
   nb::class_<SuffixText, Source>(m, "SuffixText")
       .def("__init__", [](SuffixText* at, const std::vector<int>& prompt, std::shared_ptr<Memory> memory, double factor, double offset) {
              new (at) SuffixText(prompt, std::move(memory), {factor, offset});
@@ -132,8 +133,9 @@ void bind_drafting(nb::module_& m) {
              for (const auto& [word, named, unsaid] : weights) given.push_back({word, named, unsaid});
              new (at) Blend(std::move(sources), Mixer(given, bias, rate));
            }, nb::arg("sources"), nb::arg("weights"), nb::arg("bias"), nb::arg("rate"))
-      .def("grow", [](Blend& b, int nodes, int depth, int branches, double least) { return blended(b.grow({nodes, depth, branches, least})); },
-           nb::arg("nodes"), nb::arg("depth"), nb::arg("branches"), nb::arg("least"))
+      .def("grow", [](Blend& b, int nodes, int depth, int branches, double least, std::vector<double> floors) {
+             return blended(b.grow({nodes, depth, branches, least, std::move(floors)}));
+           }, nb::arg("nodes"), nb::arg("depth"), nb::arg("branches"), nb::arg("least"), nb::arg("floors") = std::vector<double>())
       .def("learn", &Blend::learn, nb::arg("tokens"))
       .def_prop_ro("weights", [](const Blend& b) {
              std::vector<WeightTuple> found;

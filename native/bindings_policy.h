@@ -48,6 +48,7 @@ void bind_policy(nb::module_& m) {
   nb::class_<Goodput>(m, "Goodput")
       .def(nb::init<PassTimes::Cost, bool, int, bool>(), nb::arg("cost"), nb::arg("measured"), nb::arg("most"), nb::arg("weighs"))
       .def("budgets", &Goodput::budgets, nb::arg("seqs"), nb::arg("lengths"), nb::arg("sequences"), nb::arg("rows"))
+      .def("floors", &Goodput::floors)
       .def_prop_ro("stepping", &Goodput::stepping)
       .def("show", [](Goodput& g, int seq, std::vector<int> tokens, std::vector<int> parents, std::vector<double> scores, int forced) {
              g.show(seq, seen(std::move(tokens), std::move(parents), std::move(scores), forced));

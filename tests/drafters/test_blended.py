@@ -17,6 +17,7 @@ from outrider.core.step import Budget, Outcome, Tokens, View
 from outrider.core.types import EMPTY, Draft, Law
 from outrider.drafters import storefile
 from outrider.drafters.blended import LEAST, BlendedDrafter, Sourced
+from outrider.drafters.merge import survival
 from outrider.drafters.recycle import RecycleDrafter
 from outrider.drafters.store import StoreDrafter
 from outrider.drafters.storefile import StoreFile
@@ -90,6 +91,24 @@ def test_a_node_is_credited_to_the_source_that_spoke_most_for_it(first: list[int
             if token in words
         }
         assert terms[source] == pytest.approx(max(terms.values()), abs=1e-5)
+
+
+@given(
+    st.lists(st.integers(0, 2), min_size=6, max_size=40),
+    st.lists(st.floats(0.0, 0.6), min_size=1, max_size=8),
+    st.booleans(),
+)
+def test_growth_ends_before_the_first_node_below_its_floor(
+    prompt: list[int], floors: list[float], blended: bool
+) -> None:
+    """Nodes are found in falling order of their chance to be kept; beyond the last floor that one counts."""
+    source = _native.Blend([text(prompt)], WEIGHTS[:1], BIAS, RATE) if blended else text(prompt)
+    tokens, parents, scores, *_ = source.grow(12, 6, 3, 0.0)
+    kept = survival(parents, scores)
+    reached = [chance >= floors[min(node, len(floors) - 1)] for node, chance in enumerate(kept)]
+    end = reached.index(False) if False in reached else len(reached)
+    found = source.grow(12, 6, 3, 0.0, floors)
+    assert found[:3] == (tokens[:end], parents[:end], scores[:end])
 
 
 @given(st.lists(st.integers(0, 3), min_size=6, max_size=40), st.integers(1, 12), st.integers(1, 6), st.booleans())

@@ -140,23 +140,34 @@ def test_who_is_not_known_is_not_asked_for() -> None:
     drafter.end(4)  # never begun: the engine may say so twice
 
 
-def test_in_a_blend_it_is_asked_where_the_others_promise_too_little() -> None:
+def test_in_a_blend_it_is_asked_unless_the_others_are_sure_of_a_run() -> None:
     """And what it said is forgotten once the text goes on."""
     head = ScriptedHead()
     blend = BlendedDrafter([SuffixDrafter(memory_bytes=0), HeadDrafter(head)])
-    prompts = {1: [1, 2, 3], 2: [5, 6, 7, 8, 9] * 4}  # nothing to look up; sure of what comes
-    views = [View(seq, Tokens(prompt), Sampling()) for seq, prompt in prompts.items()]
-    for seq, prompt in prompts.items():
-        blend.begin(seq, prompt)
-    fresh, sure = blend.propose(views, [Budget(8, 8)] * 2)
-    assert [item.seq for item in head.asked] == [1]
+    texts = {1: [1, 2, 3], 2: [5, 6, 7, 8, 9] * 4}  # nothing to look up; sure of what comes
+    views = [View(seq, Tokens(text), Sampling()) for seq, text in texts.items()]
+    for seq, text in texts.items():
+        blend.begin(seq, text)
+    fresh, _ = blend.propose(views, [Budget(8, 8)] * 2)
+    assert [item.seq for item in head.asked] == [1, 2]
     assert {7, 8, 9, 1, 2} <= set(fresh.tokens), "siblings too, though the budget has no more nodes than levels"
-    assert sure.tokens[:3] == (5, 6, 7)
-    assert expected(sure.parents, sure.score or ()) > 2.0
-    blend.observe([Outcome(1, fresh, (), (4,))])
+    run = (5, 6, 7, 8, 9)
+    blend.observe([Outcome(1, fresh, (), (4,)), Outcome(2, EMPTY, (), run)])
     levels = blend._members[1].source(views[0])
     assert levels.grow(8, 8, 4, 0.0) == ((), (), ())
-    for seq in prompts:
+    for seq, new in ((1, (4,)), (2, run)):
+        texts[seq] += new
+    head.asked.clear()
+    _, sure = blend.propose(views, [Budget(8, 8)] * 2)
+    assert [item.seq for item in head.asked] == [1]
+    assert sure.tokens[:3] == run[:3]
+    assert expected(sure.parents, sure.score or ()) > 2.0
+    blend.observe([Outcome(1, EMPTY, (), (4,)), Outcome(2, sure, (), (5,))])
+    texts[2] += (5,)
+    head.asked.clear()
+    blend.propose(views, [Budget(8, 8)] * 2)
+    assert [item.seq for item in head.asked] == [1, 2], "the run is over"
+    for seq in texts:
         blend.end(seq)
     assert head.followed == set()
 
@@ -307,8 +318,8 @@ def test_equal_to_plain_with_a_head(file: ModelFile, make: Callable[..., HeadSpe
 
 @pytest.mark.parametrize("rule", rules.RULES.values(), ids=lambda rule: rule.name)
 def test_every_rule_takes_its_drafts(file: ModelFile, rule: Rule, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("head", "blended"):
-        monkeypatch.setattr(f"outrider.drafters.{module}.LEAST", 0.0)  # random weights are sure of nothing
+    for bound in ("head.LEAST", "head.LEAST_BESIDE", "blended.LEAST"):
+        monkeypatch.setattr(f"outrider.drafters.{bound}", 0.0)  # random weights are sure of nothing
     backend = NativeBackend(file, threads=1)
     head = backend.attach(head_of(file, eagle_spec))
     # Such a head is as large as its target, and a blend would seldom ask it.

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import accumulate
+from operator import mul
 from typing import Any
 
 import pytest
-from tests.policy.worlds import Computing, Guess, Stairs, World, changing, forked, lookup, scored, steady
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.policy.worlds import PASS_MS, Computing, Guess, Stairs, World, changing, forked, lookup, scored, steady
 
 from outrider.api import Sampling
 from outrider.core.step import Budget, Load, Outcome, StepTime, Tokens, View
@@ -262,9 +266,39 @@ def test_a_forced_chain_is_admitted_whole() -> None:
     policy = Goodput(Stairs())
     World([steady(0.0)]).run(policy, 100)
     view = View(9, Tokens([1]), Sampling())
-    assert policy.budgets([view], Load(1, 1)) == [Budget(MOST_NODES, MOST_NODES)]
+    (budget,) = policy.budgets([view], Load(1, 1))
+    assert (budget.nodes, budget.depth) == (MOST_NODES, MOST_NODES)
     draft = Draft.chain((1, 2, 3, 4), forced=4)
     assert policy.admit([view], [draft], Load(1, 1)) == [draft]
+
+
+@pytest.mark.parametrize("cost", [Stairs(), Computing()], ids=lambda cost: type(cost).__name__)
+@given(told=st.lists(st.floats(0.0, 1.0), min_size=1, max_size=MOST_NODES))
+def test_nothing_is_admitted_from_the_first_node_below_its_floor_on(
+    cost: Stairs | Computing, told: list[float]
+) -> None:
+    """So a drafter that ends there has lost nothing."""
+    policy = Goodput(cost)
+    World([steady(0.5)], cost).run(policy, 40)
+    view = View(9, Tokens([1]), Sampling())
+    (budget,) = policy.budgets([view], Load(1, 1))
+    assert len(budget.floors) == budget.nodes > 0
+    draft = Draft((*range(len(told)),), (*range(-1, len(told) - 1),), score=tuple(told))
+    (kept,) = policy.admit([view], [draft], Load(1, 1))
+    # Nobody has seen a score yet, so the middle of its sixteenth is believed.
+    chance = list(accumulate(((min(int(16 * score), 15) + 0.5) / 16 for score in told), mul))
+    below = [node for node, least in zip(range(len(told)), budget.floors, strict=False) if chance[node] < least]
+    assert len(kept) <= min([*below, len(budget.floors)])
+
+
+def test_floors_are_those_of_what_rows_cost() -> None:
+    """The first three nodes are nearly free, the fourth costs a fifth of a pass. A context of nothing counts as 64."""
+    (budget,) = Goodput(Stairs()).budgets([View(9, Tokens([1]), Sampling())], Load(1, 1))
+    assert budget.nodes == 4
+    one = PASS_MS[0] + 64e-4
+    fourth = (PASS_MS[4] - PASS_MS[3]) / one
+    assert budget.floors[3] == pytest.approx(0.995 * fourth - 0.005)
+    assert max(budget.floors[:3]) < 0.05
 
 
 def watch(policy: Goodput, look: Callable[[Sequence[Outcome]], None]) -> None:

@@ -19,6 +19,13 @@ struct Grown {
 struct Bounds {
   int nodes, depth, branches;  // branches: children of a node at most; 1 is a chain
   double least;                // nodes whose product of chances is lower are left out
+  // Of the likeliest node, the second likeliest, ...: growth ends before the first whose product is lower, for no pass
+  // would take it. Nodes beyond have the last one's floor; empty: there is none.
+  std::vector<double> floors = {};
+
+  bool ends(size_t node, double product) const {
+    return !floors.empty() && product < floors[node < floors.size() ? node : floors.size() - 1];
+  }
 };
 
 Grown grow(Source& source, const Bounds& bounds);

@@ -132,6 +132,9 @@ class Goodput {
   Goodput& operator=(const Goodput&) = delete;
   // The nodes that each sequence may be drafted. lengths: tokens of each; sequences and rows: of the pass without drafts.
   std::vector<int> budgets(const std::vector<int>& seqs, const std::vector<int>& lengths, int sequences, int rows);
+  // After budgets: of a sequence's likeliest node, its second likeliest, ... [the largest budget] the chance below which
+  // admit would take neither it nor any behind it. Empty where nothing was asked for.
+  std::vector<double> floors();
   bool stepping() const { return step_.has_value(); }
   void show(int seq, Seen draft);            // a draft that may be cut
   std::vector<std::vector<int>> admit();     // the nodes of each that was shown, in rising order
@@ -157,7 +160,7 @@ class Goodput {
   struct Step {
     int load_sequences, load_rows, sequences;  // sequences: those that may be drafted for
     double context, plain_s;
-    int rows, allowed = 0, nodes = 0, outcomes = 0;
+    int rows, largest = 0, allowed = 0, nodes = 0, outcomes = 0;  // largest: of the budgets
   };
 
   State& state(int seq, int length);

@@ -52,6 +52,7 @@ Grown grow(Source& source, const Bounds& bounds) {
     const Waiting next = waiting.back();
     waiting.pop_back();
     const int node = static_cast<int>(draft.tokens.size());
+    if (bounds.ends(draft.tokens.size(), next.product)) break;
     draft.tokens.push_back(next.token);
     draft.parents.push_back(next.parent);
     draft.scores.push_back(next.score);
@@ -162,6 +163,7 @@ Grown Blend::grow(const Bounds& bounds) {
     const Waiting next = waiting_.back();
     waiting_.pop_back();
     const int node = static_cast<int>(draft.tokens.size());
+    if (bounds.ends(draft.tokens.size(), next.product)) break;
     const Candidate& chosen = candidates_[static_cast<size_t>(next.candidate)];
     const int token = chosen.token;
     draft.tokens.push_back(token);

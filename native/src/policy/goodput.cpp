@@ -55,7 +55,28 @@ std::vector<int> Goodput::budgets(const std::vector<int>& seqs, const std::vecto
   std::vector<State*> states;
   for (size_t i = 0; i < seqs.size(); ++i) states.push_back(&state(seqs[i], lengths[i]));
   ask(states);
-  for (size_t i = 0; i < seqs.size(); ++i) found[i] = states[i]->asked;
+  for (size_t i = 0; i < seqs.size(); ++i) step_->largest = std::max(step_->largest, found[i] = states[i]->asked);
+  return found;
+}
+
+// A node and those that are less likely, up to any number of them, cost their rows' share of a plain step and bring no more
+// than its own chance each: the least chance with which any such run would be even (see best) is its floor. No step is worth
+// less than a plain one, so nothing is lost; sequences are taken to be alike.
+std::vector<double> Goodput::floors() {
+  const int most = step_ ? step_->largest : 0;
+  std::vector<double> found(static_cast<size_t>(most));
+  if (!most) return found;
+  const int each = step_->sequences;
+  const std::vector<double> pass_s = times(most * each);
+  const double step_s = pass_s[0] + other_s_ + ask_s();
+  for (int node = 0; node < most; ++node) {
+    double least = 1.0;
+    for (int end = node + 1; end <= most; ++end) {
+      const double more_s = pass_s[static_cast<size_t>(end * each)] - pass_s[static_cast<size_t>(node * each)];
+      least = std::min(least, (kEven * more_s / step_s - (1.0 - kEven)) * step_->load_sequences / (each * (end - node)));
+    }
+    found[static_cast<size_t>(node)] = std::max(0.0, least);
+  }
   return found;
 }
 

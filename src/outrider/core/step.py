@@ -49,6 +49,9 @@ class Budget:
 
     nodes: int
     depth: int  # nodes on the longest path
+    # Of the likeliest node, the second likeliest, ...: the chance to be kept below which no pass would take it, nor any
+    # behind it, so that a drafter need not look for them. Empty: nobody knows.
+    floors: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ _BIAS, _BIAS_BESIDE = -1.92, -1.43
 _RATE = 0.01  # of learning: a weight follows some hundreds of judged candidates
 _BRANCHES = 8  # children of a node
 PROMISING = 0.08  # of the chance to be kept: likelier nodes are what a draft promises, others are seldom worth a row
+_RUN, _ENOUGH = 4, 1.5  # tokens: a pass brought so many, and the others promise so many more: the text stands somewhere
 LEAST = 0.04  # of the chance to be kept; the policy decides, but sees no node below
 
 
@@ -62,7 +63,8 @@ class Looking(Sourced, Protocol):
 class BlendedDrafter:
     """Drafts the nodes that its members together find likeliest: a chain, unless trees may be judged.
 
-    Members that have to be asked (Looking) are asked where that is expected to add more than it costs (worth.py).
+    Members that have to be asked (Looking) are asked in sequences where that is expected to add more than it costs
+    (worth.py), but not while the others are sure of a run.
 
     trees: whether backend and rule judge trees; then a draft branches wherever a second guess is worth more than a
     deeper first one. Score is the chance that a node is kept; of the members that named its token it bears the name of
@@ -88,24 +90,45 @@ class BlendedDrafter:
             member.begin(seq, prompt)
 
     def propose(self, views: Sequence[View], budgets: Sequence[Budget]) -> list[Draft]:
-        drafts = [self._guess(view, budget) for view, budget in zip(views, budgets, strict=True)]
+        sure = self._sure(views, budgets)
+        compared: list[tuple[int, Worth, float]] = []
         for member, worth in self._asked:
-            asked: dict[int, float] = {}
-            for place, (view, draft) in enumerate(zip(views, drafts, strict=True)):
-                promised = _promised(draft)
-                if may_guess((member.name,), view) and worth.pays(view.seq, promised, member.price):
-                    asked[place] = promised
+            asked = [
+                place
+                for place, view in enumerate(views)
+                if place not in sure and may_guess((member.name,), view) and worth.pays(view.seq, member.price)
+            ]
+            compared += [
+                (place, worth, _promised(self._guess(views[place], budgets[place])))
+                for place in asked
+                if worth.compares(views[place].seq)
+            ]
             member.look([views[place] for place in asked], [budgets[place] for place in asked])
-            for place, promised in asked.items():
-                drafts[place] = self._guess(views[place], budgets[place])
-                worth.learn(views[place].seq, promised, _promised(drafts[place]))
+        drafts = [
+            sure[place] if place in sure else self._guess(view, budget)
+            for place, (view, budget) in enumerate(zip(views, budgets, strict=True))
+        ]
+        for place, worth, promised in compared:
+            worth.learn(views[place].seq, promised, _promised(drafts[place]))
         return drafts
+
+    def _sure(self, views: Sequence[View], budgets: Sequence[Budget]) -> dict[int, Draft]:
+        """By place, drafts that promise enough without those who have to be asked; only looked for within a run."""
+        found: dict[int, Draft] = {}
+        for place, (view, budget) in enumerate(zip(views, budgets, strict=True)):
+            heard = self._blends.get(view.seq)
+            if self._asked and heard is not None and heard.brought >= _RUN:
+                draft = self._guess(view, budget)
+                if _promised(draft) >= _ENOUGH:
+                    found[place] = draft
+        return found
 
     def observe(self, outcomes: Sequence[Outcome]) -> None:
         for outcome in outcomes:
             heard = self._blends.get(outcome.seq)
             if heard is not None:
                 heard.blend.learn(outcome.tokens)
+                heard.brought = len(outcome.tokens)
         for member in self._members:
             member.observe(outcomes)
 
@@ -128,18 +151,21 @@ class BlendedDrafter:
             weights = [getattr(member, "beside", member.weight) if asked else member.weight for member in members]
             blend = _native.Blend(sources, weights, _BIAS_BESIDE if asked else _BIAS, _RATE)
             heard = self._blends[view.seq] = _Heard(blend, tuple(member.name for member in members))
-        tokens, parents, score, loudest = heard.blend.grow(budget.nodes, budget.depth, self._branches, LEAST)
+        tokens, parents, score, loudest = heard.blend.grow(
+            budget.nodes, budget.depth, self._branches, LEAST, budget.floors
+        )
         if not tokens:
             return EMPTY
         return Draft(tokens, parents, score=score, drafters=tuple(map(heard.names.__getitem__, loudest)))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Heard:
     """The members that are heard for one sequence."""
 
     blend: _native.Blend
     names: tuple[str, ...]
+    brought: int = 0  # tokens of the last pass
 
 
 def _promised(draft: Draft) -> float:

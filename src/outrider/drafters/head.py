@@ -21,8 +21,8 @@ from outrider.core.types import EMPTY, Draft
 
 WIDTH = 4  # candidates of a level of a tree
 # A chain ends where its likeliest tokens are less likely than this together: another one would add less than its step
-# and its row cost.
-LEAST = 0.2
+# and its row cost; beside others, who guess as well, much less (benchmarks/asking.py).
+LEAST, LEAST_BESIDE = 0.2, 0.5
 # Asking costs so many times the head's share of the weights: for being asked, and for each step. A first step brings
 # the head's weights from memory, later ones find them in the caches (benchmarks/head.py: 1.1, 1.6, 2.4, 3.3 times for
 # 1, 2, 4, 8 steps on the machine of docs/benchmarks.md).
@@ -58,20 +58,23 @@ class HeadDrafter:
     @property
     def price(self) -> float:
         """What a chain costs, of a pass of the target, on average of late."""
-        return self._head.share * (_ASK + _STEP * self._steps)
+        return self._head.share * chain_cost(self._steps)
 
     def begin(self, seq: int, prompt: Sequence[int]) -> None:
         if self._head.begin(seq):
             self._levels[seq] = _native.Levels()
 
     def propose(self, views: Sequence[View], budgets: Sequence[Budget]) -> list[Draft]:
-        self.look(views, budgets)
+        self._ask(views, budgets, LEAST)
         return [self._grown(view, budget) for view, budget in zip(views, budgets, strict=True)]
 
     def look(self, views: Sequence[View], budgets: Sequence[Budget]) -> None:
         """Ask the head, all sequences in one call; what it says stands in their sources until the text goes on."""
+        self._ask(views, budgets, LEAST_BESIDE)
+
+    def _ask(self, views: Sequence[View], budgets: Sequence[Budget], least: float) -> None:
         asked = [
-            self._item(view, budget)
+            self._item(view, budget, least)
             for view, budget in zip(views, budgets, strict=True)
             if view.seq in self._levels and budget.nodes > 0 and budget.depth > 0
         ]
@@ -94,14 +97,14 @@ class HeadDrafter:
         if self._levels.pop(seq, None) is not None:
             self._head.end(seq)
 
-    def _item(self, view: View, budget: Budget) -> HeadChain:
+    def _item(self, view: View, budget: Budget, least: float) -> HeadChain:
         sampling = view.sampling
         draw = draw_of(sampling) if sampling.temperature > 0.0 and self._noise else GREEDY
         tokens = view.tokens
         steps = min(budget.nodes, budget.depth)
         # Siblings cost nothing, and a blend may want them whatever the budget's shape.
         width = WIDTH if self._trees else 1
-        return HeadChain(view.seq, tokens[-1], steps, draw, len(tokens), width, LEAST)
+        return HeadChain(view.seq, tokens[-1], steps, draw, len(tokens), width, least)
 
     def _branches(self, budget: Budget) -> bool:
         return self._trees and budget.nodes > budget.depth
@@ -113,6 +116,11 @@ class HeadDrafter:
         branches = WIDTH if self._branches(budget) else 1
         tokens, parents, score = levels.grow(budget.nodes, budget.depth, branches, 0.0)
         return Draft(tokens, parents, score=score) if tokens else EMPTY
+
+
+def chain_cost(steps: float) -> float:
+    """What a chain takes, in times of reading the head's weights."""
+    return _ASK + _STEP * steps
 
 
 def _level(token: int, likely: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:

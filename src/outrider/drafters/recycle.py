@@ -68,5 +68,5 @@ class RecycleDrafter:
 
     def _guess(self, view: View, budget: Budget) -> Draft:
         branches = 1 if budget.nodes <= budget.depth else FOLLOWERS
-        tokens, parents, score = self.source(view).grow(budget.nodes, budget.depth, branches, _LEAST)
+        tokens, parents, score = self.source(view).grow(budget.nodes, budget.depth, branches, _LEAST, budget.floors)
         return Draft(tokens, parents, score=score) if tokens else EMPTY

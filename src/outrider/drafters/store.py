@@ -79,5 +79,5 @@ class StoreDrafter:
 
     def _guess(self, view: View, budget: Budget) -> Draft:
         branches = 1 if budget.nodes <= budget.depth else _BRANCHES
-        tokens, parents, score = self._texts[view.seq].grow(budget.nodes, budget.depth, branches, _LEAST)
+        tokens, parents, score = self._texts[view.seq].grow(budget.nodes, budget.depth, branches, _LEAST, budget.floors)
         return Draft(tokens, parents, score=score) if tokens else EMPTY

@@ -100,5 +100,6 @@ class SuffixDrafter:
 
     def _guess(self, view: View, budget: Budget) -> Draft:
         branches = 1 if budget.nodes <= budget.depth else _BRANCHES
-        tokens, parents, score = self.source(view).grow(budget.nodes, budget.depth, branches, self._least)
+        source, least = self.source(view), self._least
+        tokens, parents, score = source.grow(budget.nodes, budget.depth, branches, least, budget.floors)
         return Draft(tokens, parents, score=score) if tokens else EMPTY

@@ -191,4 +191,4 @@ def _cut(budget: Budget, turn: Turn) -> Budget:
     if depth == budget.depth and nodes == budget.nodes:
         return budget
     # More nodes than levels are a wish for a tree: a chain that is cut short stays a chain.
-    return Budget(nodes if budget.nodes > budget.depth else depth, depth)
+    return Budget(nodes if budget.nodes > budget.depth else depth, depth, budget.floors)

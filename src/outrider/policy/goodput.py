@@ -30,7 +30,7 @@ MOST_DEPTH = 64  # budgets beyond are not told apart
 # the first passes set the level.
 PRIOR = FittedCost((1, 4, 5, 8, 16, 32), (1e-2, 1.04e-2, 1.2e-2, 1.55e-2, 2.8e-2, 5.4e-2), 0.0, 0.0, 0.0)
 
-_BUDGETS = tuple(Budget(nodes, nodes) for nodes in range(MOST_DEPTH + 1))
+_NOTHING = Budget(0, 0)
 
 
 class Goodput:
@@ -51,7 +51,10 @@ class Goodput:
     def budgets(self, views: Sequence[View], load: Load) -> list[Budget]:
         lengths = [len(view.tokens) for view in views]
         asked = self._core.budgets([view.seq for view in views], lengths, load.sequences, load.rows)
-        return [_BUDGETS[nodes] for nodes in asked]
+        if not any(asked):
+            return [_NOTHING] * len(asked)
+        floors = tuple(self._core.floors())
+        return [Budget(nodes, nodes, floors) if nodes else _NOTHING for nodes in asked]
 
     def admit(self, views: Sequence[View], drafts: Sequence[Draft], load: Load) -> list[Draft]:
         core = self._core

@@ -1,0 +1,258 @@
+"""When to ask a head beside what can be looked up, against the truth: known answers, known costs.
+
+    python benchmarks/asking.py [--head FOLDER] [--store FILE] [--prompts FILE] [--count 160] [--ratios 1 1.03 ...]
+
+The model answers prompts that nobody trained on once, plainly, and the head says at every place what it would guess.
+All else replays that under a clock of which every pass of n rows takes T(n), --pass-ms times --ratios, a chain of the
+head what drafters/head.py says of its share of the weights, and drafting without it --draft-us. So the figures depend
+on nothing but the clock.
+
+- as it is: `auto`'s blend with its rule for asking (drafters/worth.py)
+- always, never: without a rule; never is the blend that knows of no head
+- chains: ended where the likeliest tokens are together less likely than so much
+- head alone
+
+Two clocks are printed where none is given: one of a machine whose first four rows are nearly free, and one whose memory
+is so fast that each row costs a tenth of a pass or more. Both were measured on the machine of docs/benchmarks.md, in
+hours with and without busy neighbours.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, cast
+
+import _prompts
+import _report
+from _clock import Clock, Sum, replay
+from _replay import Walk, Written, write
+
+from outrider import loading
+from outrider.backends.base import GREEDY, Head, HeadChain, HeadDrawn, HeadHost
+from outrider.core.step import Budget, Outcome, StepTime, View
+from outrider.core.types import EMPTY, Draft
+from outrider.cost.model import FittedCost, StepCost
+from outrider.drafters import head as heads
+from outrider.drafters.base import Drafter
+from outrider.drafters.blended import BlendedDrafter, Sourced
+from outrider.drafters.head import HeadDrafter
+from outrider.drafters.store import StoreDrafter
+from outrider.drafters.storefile import StoreFile
+from outrider.drafters.suffix import SuffixDrafter
+from outrider.drafters.worth import Worth
+from outrider.errors import OutriderError, UsageError
+from outrider.models import headfile, shipped
+from outrider.policy.goodput import MOST_NODES, Goodput
+
+FREE = (1.0, 1.03, 1.05, 1.07, 1.21, 1.34, 1.46, 1.57, 1.75, 1.92, 2.1, 2.27, 2.45, 2.6, 2.78, 2.95, 3.1)
+DEAR = (1.0, 1.0, 1.1, 1.24, 1.46, 1.62, 1.83, 2.05, 2.3, 2.5, 2.75, 3.0, 3.2, 3.4, 3.6, 3.8, 4.0)
+CHAINS = (0.2, 0.35, 0.5, 0.65)
+_LEAST = 0.1  # of the chains that are recorded
+_PROMPTS = Path(__file__).resolve().parents[1] / "training" / "fit.jsonl"
+
+
+class Recorder:
+    """Notes what a head says at every place; drafts nothing."""
+
+    name = "recorder"
+
+    def __init__(self, head: Head) -> None:
+        self._head = head
+        self.said: list[dict[int, HeadDrawn]] = []  # of each answer, by the position of the first guess
+
+    def begin(self, seq: int, prompt: Sequence[int]) -> None:
+        self._head.begin(seq)
+        self.said.append({})
+
+    def propose(self, views: Sequence[View], budgets: Sequence[Budget]) -> list[Draft]:
+        for view in views:
+            at = len(view.tokens)
+            item = HeadChain(view.seq, view.tokens[-1], MOST_NODES, GREEDY, at, heads.WIDTH, _LEAST)
+            (self.said[-1][at],) = self._head.draft([item])
+        return [EMPTY] * len(views)
+
+    def observe(self, outcomes: Sequence[Outcome]) -> None:
+        """The head hears from the backend."""
+
+    def end(self, seq: int) -> None:
+        self._head.end(seq)
+
+
+class Recalled:
+    """A Head that says again what was recorded, answer by answer, and counts what that would have taken."""
+
+    independent = False
+
+    def __init__(self, share: float, pass_s: float, said: Sequence[dict[int, HeadDrawn]]) -> None:
+        self.share = share
+        self._pass_s, self._said, self._answer = pass_s, said, -1
+        self.asked, self._seconds = 0, 0.0
+
+    def begin(self, seq: int) -> bool:
+        self._answer += 1
+        return True
+
+    def end(self, seq: int) -> None:
+        """Nothing is kept."""
+
+    def draft(self, items: Sequence[HeadChain]) -> list[HeadDrawn]:
+        return [self._draft(item) for item in items]
+
+    def spent(self) -> float:
+        """Seconds of the asks since it was called last."""
+        seconds, self._seconds = self._seconds, 0.0
+        return seconds
+
+    def _draft(self, item: HeadChain) -> HeadDrawn:
+        said = self._said[self._answer][item.position]
+        steps, together = 0, 1.0
+        while steps < min(item.steps, len(said.tokens)) and together >= item.least:
+            together *= said.likely[steps][0][1]
+            steps += 1
+        self.asked += 1
+        self._seconds += self._pass_s * self.share * heads.chain_cost(steps)
+        return HeadDrawn(said.tokens[:steps], said.likely[:steps])
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Asked(Clock):
+    """A clock that also counts what a recalled head takes."""
+
+    head: Recalled
+
+    def step(self, asked: bool, drafted: int, rows: int, context: int) -> StepTime:
+        found, more_s = Clock.step(self, asked, drafted, rows, context), self.head.spent()
+        return StepTime(found.total_s + more_s, found.draft_s + more_s, found.target_s)
+
+
+@contextmanager
+def set_to(place: Any, name: str, value: object) -> Iterator[None]:
+    """A constant, for a while."""
+    before = getattr(place, name)
+    setattr(place, name, value)
+    try:
+        yield
+    finally:
+        setattr(place, name, before)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Trial:
+    """What is replayed, and how."""
+
+    written: Sequence[Written]
+    said: Sequence[dict[int, HeadDrawn]]
+    share: float
+    store: StoreFile
+    cost: StepCost
+    draft_s: float
+    other_s: float
+
+    def run(self, make: Callable[[Head | None, StoreFile], Drafter], with_head: bool = True) -> tuple[Sum, float]:
+        """The sums, and the share of passes before which the head was asked."""
+        recalled = Recalled(self.share, self.cost.seconds(1, 1, 256), self.said)
+        drafter = make(recalled if with_head else None, self.store)
+        clock = Asked(self.cost, self.draft_s, 0.0, self.other_s, recalled)
+        weighs = with_head and isinstance(drafter, BlendedDrafter)
+        sums = replay(drafter, lambda: Goodput(self.cost, weighs=weighs), False, False, self.written, clock, None)
+        return sums["all"], recalled.asked / sums["all"].passes
+
+
+def blend(head: Head | None, store: StoreFile) -> Drafter:
+    members: list[Sourced] = [SuffixDrafter(), StoreDrafter(store)]
+    return BlendedDrafter([*members, *([] if head is None else [HeadDrafter(head)])])
+
+
+def alone(head: Head | None, store: StoreFile) -> Drafter:
+    assert head is not None
+    return HeadDrafter(head)
+
+
+def trials(trial: Trial) -> dict[str, tuple[Sum, float]]:
+    """By name."""
+    found = {"never": trial.run(blend, False), "as it is": trial.run(blend)}
+    with set_to(Worth, "pays", lambda *_: True), set_to(Worth, "compares", lambda *_: False):
+        found["always"] = trial.run(blend)
+    for least in CHAINS:
+        with set_to(heads, "LEAST_BESIDE", least):
+            found[f"as it is, chains {least}"] = trial.run(blend)
+    for least in CHAINS:
+        with set_to(heads, "LEAST", least):
+            found[f"head alone, chains {least}"] = trial.run(alone)
+    return found
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Write, record, replay and print."""
+    llm = loading.load(arguments.model, "none", threads=arguments.threads)
+    host = cast(HeadHost, llm.backend)
+    ships = shipped.find(host.fingerprint)
+    folder, store = arguments.head or ships.head, arguments.store or ships.store
+    if folder is None or store is None:
+        raise UsageError("nothing ships for this model; give --head and --store")
+    (texts,) = _prompts.turns(arguments.prompts, arguments.count).values()
+    written = [write(llm, _prompts.Prompt("own", llm.encode(text)), arguments.tokens) for text in texts]
+    head = host.attach(headfile.read(Path(folder)))
+    recorder = Recorder(head)
+    walk = Walk(recorder, llm.backend)
+    for one in written:
+        walk.begin(one)
+        for at in range(1, len(one.answer)):
+            walk.draft(Budget(1, 1))
+            walk.step(one, at, at + 1)
+        walk.end()
+    results: dict[str, dict[str, dict[str, float]]] = {}
+    clocks = {"given": tuple(arguments.ratios)} if arguments.ratios else {"free": FREE, "dear": DEAR}
+    for name, ratios in clocks.items():
+        pass_s = 1e-3 * arguments.pass_ms
+        cost = FittedCost(range(1, len(ratios) + 1), [pass_s * ratio for ratio in ratios], 0.0, 0.0, 0.0)
+        times = 1e-6 * arguments.draft_us, 1e-6 * arguments.other_us
+        found = trials(Trial(written, recorder.said, head.share, StoreFile(store), cost, *times))
+        results[name] = {
+            how: {
+                "tokens_per_pass": total.tokens / total.passes,
+                "speed": total.plain_s / total.seconds,
+                "nodes": total.nodes / total.passes,
+                "asked": asked,
+            }
+            for how, (total, asked) in found.items()
+        }
+        if not arguments.json:
+            rows = [
+                [how, *(f"{row[what]:.3f}" for what in ("tokens_per_pass", "speed", "nodes", "asked"))]
+                for how, row in results[name].items()
+            ]
+            _report.table([f"rows {name}", "tokens a pass", "of plain", "nodes", "asked"], rows)
+    _report.finish(arguments, {"answers": len(written), "results": results})
+
+
+def main() -> None:
+    """Read the options and run."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    _report.add_model(parser)
+    parser.add_argument("--head", type=Path, help="a folder with a head of the model; default: what ships for it")
+    parser.add_argument("--store", type=Path, help="a store of its tokenizer; default: what ships for it")
+    parser.add_argument("--prompts", type=Path, default=_PROMPTS, help="as Spec-Bench's file; default: %(default)s")
+    parser.add_argument("--count", type=int, default=160, help="of them; default 160")
+    parser.add_argument("--tokens", type=int, default=128, help="of each answer; default 128")
+    parser.add_argument("--ratios", type=float, nargs="+", help="T(1), T(2), ... of a pass, in its T(1)")
+    parser.add_argument("--pass-ms", type=float, default=3.7, help="T(1); default 3.7")
+    parser.add_argument("--draft-us", type=float, default=130.0, help="of drafting, the head left out; default 130")
+    parser.add_argument("--other-us", type=float, default=60.0, help="of the engine; default 60")
+    arguments = parser.parse_args()
+    if arguments.ratios and (len(arguments.ratios) < 2 or min(arguments.ratios) <= 0.0):
+        raise UsageError(f"--ratios is {arguments.ratios}; give at least T(1) and T(2), above 0")
+    _report.begin(arguments)
+    run(arguments)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except OutriderError as error:
+        sys.exit(str(error))
