@@ -6,6 +6,8 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,6 +23,7 @@ from outrider.drafters.storefile import StoreFile
 from outrider.testing.gguf_maker import tiny_llama
 from outrider.train import data
 from outrider.train.types import Kind
+from outrider.train.writing import Written
 
 
 @pytest.fixture
@@ -312,6 +315,18 @@ def test_the_speed_is_measured_for_a_few_seconds_at_most() -> None:
     times = iter(range(0, 10_000, 2))
     speed = train_data.speed(table(), AROUND, lambda: float(next(times)))
     assert 0 < speed < 32 * 3
+
+
+@pytest.mark.parametrize(("own", "left", "done"), [(False, "30 s", 250), (True, "2 min", 100)])
+def test_the_time_left_is_that_of_the_prompts_where_they_are_all(own: bool, left: str, done: int) -> None:
+    """Of 40 prompts 10 are answered with 100 tokens in 10 seconds, and 1,000 tokens were asked for."""
+    told: list[tuple[int, str]] = []
+    show: Any = SimpleNamespace(at=lambda done, says: told.append((done, says)))
+    recipe: Any = SimpleNamespace(own=own)
+    times = iter((0.0, 10.0))
+    watch = train_data._watch(show, 0, train_data.Asked((), recipe, ((1,),) * 40, 1000), lambda: next(times))
+    watch(Written(0, 10, 100))
+    assert told == [(done, f"10 answers, 100 tokens, 10 a second, {left} left")]
 
 
 def test_help_lists_every_flag(capsys: pytest.CaptureFixture[str]) -> None:

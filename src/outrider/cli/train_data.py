@@ -92,15 +92,22 @@ def _watch(show: Show, before: int, asked: Asked, clock: Clock) -> Callable[[Wri
 
     def watch(now: Written) -> None:
         says = f"{now.answers:,} answers, {now.tokens:,} tokens"
-        passed, done = clock() - start, now.tokens - before
+        passed, done, whole = clock() - start, now.tokens - before, _whole(now, asked)
         if done and passed:
             speed = done / passed
-            says += f", {speed:,.0f} a second, {span((asked.tokens - now.tokens) / speed)} left"
+            says += f", {speed:,.0f} a second, {span((whole - now.tokens) / speed)} left"
         else:
             says += f", {now.drawn} questions drawn"
-        show.at(min(now.tokens, asked.tokens), says)
+        show.at(round(asked.tokens * min(1.0, now.tokens / whole)), says)
 
     return watch
+
+
+def _whole(now: Written, asked: Asked) -> int:
+    """Tokens that there will be: as many as asked for, or fewer where the prompts come to an end before."""
+    if asked.recipe is None or asked.recipe.own or not now.answers:
+        return asked.tokens
+    return max(1, min(asked.tokens, now.tokens * max(len(asked.prompts), now.answers) // now.answers))
 
 
 def there(asked: Asked, vocab: int) -> int:
