@@ -59,6 +59,7 @@ class Sum:
 
     tokens: int = 0
     passes: int = 0
+    drafted: int = 0  # nodes, and those of them in a pass
     nodes: int = 0
     seconds: float = 0.0
     plain_s: float = 0.0
@@ -101,6 +102,7 @@ def replay(
             for total in (sums["all"], sums.setdefault(one.group, Sum())):
                 total.tokens += end - at
                 total.passes += 1
+                total.drafted += drafted
                 total.nodes += len(draft)
                 total.seconds += step.total_s
                 total.plain_s += plain_s

@@ -4,11 +4,12 @@
 
 The model answers prompts that nobody trained on once, plainly, and the head says at every place what it would guess.
 All else replays that under a clock of which every pass of n rows takes T(n), --pass-ms times --ratios, a chain of the
-head what drafters/head.py says of its share of the weights, and drafting without it --draft-us. So the figures depend
-on nothing but the clock.
+head what drafters/head.py says of its share of the weights, and drafting without it --draft-us and --node-us for each
+node. So the figures depend on nothing but the clock.
 
 - as it is: `auto`'s blend with its rule for asking (drafters/worth.py)
 - always, never: without a rule; never is the blend that knows of no head
+- without floors: looking for all nodes that a budget allows (docs/policy.md)
 - chains: ended where the likeliest tokens are together less likely than so much
 - head alone
 
@@ -21,6 +22,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -34,9 +36,10 @@ from _replay import Walk, Written, write
 
 from outrider import loading
 from outrider.backends.base import GREEDY, Head, HeadChain, HeadDrawn, HeadHost
-from outrider.core.step import Budget, Outcome, StepTime, View
+from outrider.core.step import Budget, Load, Outcome, StepTime, View
 from outrider.core.types import EMPTY, Draft
 from outrider.cost.model import FittedCost, StepCost
+from outrider.drafters import blended
 from outrider.drafters import head as heads
 from outrider.drafters.base import Drafter
 from outrider.drafters.blended import BlendedDrafter, Sourced
@@ -47,6 +50,7 @@ from outrider.drafters.suffix import SuffixDrafter
 from outrider.drafters.worth import Worth
 from outrider.errors import OutriderError, UsageError
 from outrider.models import headfile, shipped
+from outrider.policy.base import Policy
 from outrider.policy.goodput import MOST_NODES, Goodput
 
 FREE = (1.0, 1.03, 1.05, 1.07, 1.21, 1.34, 1.46, 1.57, 1.75, 1.92, 2.1, 2.27, 2.45, 2.6, 2.78, 2.95, 3.1)
@@ -86,10 +90,8 @@ class Recorder:
 class Recalled:
     """A Head that says again what was recorded, answer by answer, and counts what that would have taken."""
 
-    independent = False
-
-    def __init__(self, share: float, pass_s: float, said: Sequence[dict[int, HeadDrawn]]) -> None:
-        self.share = share
+    def __init__(self, head: Head, pass_s: float, said: Sequence[dict[int, HeadDrawn]]) -> None:
+        self.share, self.independent = head.share, head.independent
         self._pass_s, self._said, self._answer = pass_s, said, -1
         self.asked, self._seconds = 0, 0.0
 
@@ -147,20 +149,33 @@ class Trial:
 
     written: Sequence[Written]
     said: Sequence[dict[int, HeadDrawn]]
-    share: float
+    head: Head
     store: StoreFile
     cost: StepCost
     draft_s: float
+    node_s: float
     other_s: float
 
-    def run(self, make: Callable[[Head | None, StoreFile], Drafter], with_head: bool = True) -> tuple[Sum, float]:
+    def run(
+        self,
+        make: Callable[[Head | None, StoreFile], Drafter],
+        with_head: bool = True,
+        policy: Callable[..., Policy] = Goodput,
+    ) -> tuple[Sum, float]:
         """The sums, and the share of passes before which the head was asked."""
-        recalled = Recalled(self.share, self.cost.seconds(1, 1, 256), self.said)
+        recalled = Recalled(self.head, self.cost.seconds(1, 1, 256), self.said)
         drafter = make(recalled if with_head else None, self.store)
-        clock = Asked(self.cost, self.draft_s, 0.0, self.other_s, recalled)
+        clock = Asked(self.cost, self.draft_s, self.node_s, self.other_s, recalled)
         weighs = with_head and isinstance(drafter, BlendedDrafter)
-        sums = replay(drafter, lambda: Goodput(self.cost, weighs=weighs), False, False, self.written, clock, None)
+        sums = replay(drafter, lambda: policy(self.cost, weighs=weighs), False, False, self.written, clock, None)
         return sums["all"], recalled.asked / sums["all"].passes
+
+
+class Floorless(Goodput):
+    """Asks for all nodes, however unlikely."""
+
+    def budgets(self, views: Sequence[View], load: Load) -> list[Budget]:
+        return [Budget(budget.nodes, budget.depth) for budget in super().budgets(views, load)]
 
 
 def blend(head: Head | None, store: StoreFile) -> Drafter:
@@ -175,8 +190,17 @@ def alone(head: Head | None, store: StoreFile) -> Drafter:
 
 def trials(trial: Trial) -> dict[str, tuple[Sum, float]]:
     """By name."""
-    found = {"never": trial.run(blend, False), "as it is": trial.run(blend)}
-    with set_to(Worth, "pays", lambda *_: True), set_to(Worth, "compares", lambda *_: False):
+    found = {
+        "never": trial.run(blend, False),
+        "never, without floors": trial.run(blend, False, Floorless),
+        "as it is": trial.run(blend),
+        "as it is, without floors": trial.run(blend, policy=Floorless),
+    }
+    with (
+        set_to(Worth, "pays", lambda *_: True),
+        set_to(Worth, "compares", lambda *_: False),
+        set_to(blended, "_RUN", math.inf),
+    ):
         found["always"] = trial.run(blend)
     for least in CHAINS:
         with set_to(heads, "LEAST_BESIDE", least):
@@ -195,7 +219,9 @@ def run(arguments: argparse.Namespace) -> None:
     folder, store = arguments.head or ships.head, arguments.store or ships.store
     if folder is None or store is None:
         raise UsageError("nothing ships for this model; give --head and --store")
-    (texts,) = _prompts.turns(arguments.prompts, arguments.count).values()
+    if not arguments.prompts.is_file():
+        raise UsageError(f"{arguments.prompts} does not exist; give a file like Spec-Bench's with --prompts")
+    texts = [text for group in _prompts.turns(arguments.prompts, arguments.count).values() for text in group]
     written = [write(llm, _prompts.Prompt("own", llm.encode(text)), arguments.tokens) for text in texts]
     head = host.attach(headfile.read(Path(folder)))
     recorder = Recorder(head)
@@ -211,12 +237,13 @@ def run(arguments: argparse.Namespace) -> None:
     for name, ratios in clocks.items():
         pass_s = 1e-3 * arguments.pass_ms
         cost = FittedCost(range(1, len(ratios) + 1), [pass_s * ratio for ratio in ratios], 0.0, 0.0, 0.0)
-        times = 1e-6 * arguments.draft_us, 1e-6 * arguments.other_us
-        found = trials(Trial(written, recorder.said, head.share, StoreFile(store), cost, *times))
+        times = (1e-6 * us for us in (arguments.draft_us, arguments.node_us, arguments.other_us))
+        found = trials(Trial(written, recorder.said, head, StoreFile(store), cost, *times))
         results[name] = {
             how: {
                 "tokens_per_pass": total.tokens / total.passes,
                 "speed": total.plain_s / total.seconds,
+                "drafted": total.drafted / total.passes,
                 "nodes": total.nodes / total.passes,
                 "asked": asked,
             }
@@ -224,10 +251,10 @@ def run(arguments: argparse.Namespace) -> None:
         }
         if not arguments.json:
             rows = [
-                [how, *(f"{row[what]:.3f}" for what in ("tokens_per_pass", "speed", "nodes", "asked"))]
+                [how, *(f"{row[what]:.3f}" for what in ("tokens_per_pass", "speed", "drafted", "nodes", "asked"))]
                 for how, row in results[name].items()
             ]
-            _report.table([f"rows {name}", "tokens a pass", "of plain", "nodes", "asked"], rows)
+            _report.table([f"rows {name}", "tokens a pass", "of plain", "drafted", "in a pass", "asked"], rows)
     _report.finish(arguments, {"answers": len(written), "results": results})
 
 
@@ -238,11 +265,12 @@ def main() -> None:
     parser.add_argument("--head", type=Path, help="a folder with a head of the model; default: what ships for it")
     parser.add_argument("--store", type=Path, help="a store of its tokenizer; default: what ships for it")
     parser.add_argument("--prompts", type=Path, default=_PROMPTS, help="as Spec-Bench's file; default: %(default)s")
-    parser.add_argument("--count", type=int, default=160, help="of them; default 160")
+    parser.add_argument("--count", type=int, default=160, help="of each of its groups; default 160")
     parser.add_argument("--tokens", type=int, default=128, help="of each answer; default 128")
     parser.add_argument("--ratios", type=float, nargs="+", help="T(1), T(2), ... of a pass, in its T(1)")
     parser.add_argument("--pass-ms", type=float, default=3.7, help="T(1); default 3.7")
-    parser.add_argument("--draft-us", type=float, default=130.0, help="of drafting, the head left out; default 130")
+    parser.add_argument("--draft-us", type=float, default=90.0, help="of drafting, the head left out; default 90")
+    parser.add_argument("--node-us", type=float, default=8.0, help="of each node drafted; default 8")
     parser.add_argument("--other-us", type=float, default=60.0, help="of the engine; default 60")
     arguments = parser.parse_args()
     if arguments.ratios and (len(arguments.ratios) < 2 or min(arguments.ratios) <= 0.0):

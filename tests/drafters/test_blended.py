@@ -190,6 +190,9 @@ class Asked(SuffixDrafter):
     price = 0.0
     asks = 0
 
+    def follows(self, seq: int) -> bool:
+        return True
+
     def look(self, views: Sequence[View], budgets: Sequence[Budget]) -> None:
         self.asks += len(views)
 

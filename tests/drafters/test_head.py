@@ -172,6 +172,22 @@ def test_in_a_blend_it_is_asked_unless_the_others_are_sure_of_a_run() -> None:
     assert head.followed == set()
 
 
+@pytest.mark.parametrize("knows", [True, False])
+def test_who_may_not_be_drafted_for_and_who_is_not_known_teaches_nothing_of_the_head(knows: bool) -> None:
+    """Neither a budget of nothing nor a sequence without states is an ask that brought nothing."""
+    head = ScriptedHead(knows=knows)
+    blend = BlendedDrafter([SuffixDrafter(memory_bytes=0), HeadDrafter(head)])
+    views = [View(seq, Tokens([1, 2, 3]), Sampling()) for seq in (1, 2)]
+    for view in views:
+        blend.begin(view.seq, [1, 2, 3])
+    for step in range(40):
+        blend.propose(views, [Budget(8, 8), Budget(0, 0)])
+        blend.observe([Outcome(seq, EMPTY, (), (100 + step,)) for seq in (1, 2)])
+    assert len(head.asked) == (40 if knows else 0)
+    ((_, worth),) = blend._asked
+    assert set(worth._own) == ({1} if knows else set())
+
+
 def test_its_price_follows_the_length_of_its_chains() -> None:
     head, dearer = ScriptedHead(), ScriptedHead()
     dearer.share = 2 * head.share

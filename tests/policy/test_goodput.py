@@ -9,9 +9,9 @@ from operator import mul
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.policy.worlds import PASS_MS, Computing, Guess, Stairs, World, changing, forked, lookup, scored, steady
+from tests.policy.worlds import Computing, Guess, Stairs, World, changing, forked, lookup, scored, steady
 
 from outrider.api import Sampling
 from outrider.core.step import Budget, Load, Outcome, StepTime, Tokens, View
@@ -273,32 +273,41 @@ def test_a_forced_chain_is_admitted_whole() -> None:
 
 
 @pytest.mark.parametrize("cost", [Stairs(), Computing()], ids=lambda cost: type(cost).__name__)
-@given(told=st.lists(st.floats(0.0, 1.0), min_size=1, max_size=MOST_NODES))
-def test_nothing_is_admitted_from_the_first_node_below_its_floor_on(
-    cost: Stairs | Computing, told: list[float]
+@pytest.mark.parametrize(("views", "load"), [(1, 1), (1, 8), (3, 3), (3, 5)])
+@given(data=st.data())
+@settings(max_examples=40)
+def test_nothing_is_admitted_whose_chance_is_believed_to_be_below_its_floor(
+    cost: Stairs | Computing, views: int, load: int, data: st.DataObject
 ) -> None:
-    """So a drafter that ends there has lost nothing."""
+    """Whatever the other sequences have, and however many are not drafted for."""
     policy = Goodput(cost)
-    World([steady(0.5)], cost).run(policy, 40)
-    view = View(9, Tokens([1]), Sampling())
-    (budget,) = policy.budgets([view], Load(1, 1))
-    assert len(budget.floors) == budget.nodes > 0
-    draft = Draft((*range(len(told)),), (*range(-1, len(told) - 1),), score=tuple(told))
-    (kept,) = policy.admit([view], [draft], Load(1, 1))
-    # Nobody has seen a score yet, so the middle of its sixteenth is believed.
-    chance = list(accumulate(((min(int(16 * score), 15) + 0.5) / 16 for score in told), mul))
-    below = [node for node, least in zip(range(len(told)), budget.floors, strict=False) if chance[node] < least]
-    assert len(kept) <= min([*below, len(budget.floors)])
+    if load == 1:  # a load that no pass had yet is first seen without drafts
+        World([steady(0.5)], cost).run(policy, 40)
+    seen = [View(9 + place, Tokens([1]), Sampling()) for place in range(views)]
+    budgets = policy.budgets(seen, Load(load, load))
+    assert {len(budget.floors) for budget in budgets} == {budgets[0].nodes}
+    assert budgets[0].nodes > 0
+    told = [data.draw(st.lists(st.floats(0.0, 1.0), min_size=1, max_size=MOST_NODES)) for _ in seen]
+    drafts = [Draft((*range(len(one)),), (*range(-1, len(one) - 1),), score=tuple(one)) for one in told]
+    for one, kept, budget in zip(told, policy.admit(seen, drafts, Load(load, load)), budgets, strict=True):
+        # Nobody has seen a score yet, so the middle of its sixteenth is believed.
+        chance = list(accumulate(((min(int(16 * score), 15) + 0.5) / 16 for score in one), mul))
+        assert all(chance[node] >= least for node, least in zip(range(len(kept)), budget.floors, strict=False))
 
 
-def test_floors_are_those_of_what_rows_cost() -> None:
-    """The first three nodes are nearly free, the fourth costs a fifth of a pass. A context of nothing counts as 64."""
-    (budget,) = Goodput(Stairs()).budgets([View(9, Tokens([1]), Sampling())], Load(1, 1))
+@pytest.mark.parametrize("load", [1, 8])
+def test_floors_are_those_of_what_rows_cost(load: int) -> None:
+    """Alone, the first three nodes are nearly free, and the fourth costs a fifth of a pass."""
+    policy = Goodput(Stairs())
+    (budget,) = policy.budgets([View(9, Tokens([1]), Sampling())], Load(load, load))
     assert budget.nodes == 4
-    one = PASS_MS[0] + 64e-4
-    fourth = (PASS_MS[4] - PASS_MS[3]) / one
-    assert budget.floors[3] == pytest.approx(0.995 * fourth - 0.005)
-    assert max(budget.floors[:3]) < 0.05
+    at = [Stairs().seconds(load, rows, 64) for rows in range(load, load + 5)]  # a context of nothing counts as 64
+    runs = [
+        [(0.995 * (at[to] - at[node]) - 0.005 * at[node]) / at[0] / (to - node) for to in range(node + 1, 5)]
+        for node in range(4)
+    ]
+    assert budget.floors == pytest.approx([max(0.0, 0.75 * min(run)) for run in runs])
+    assert (max(budget.floors[:3]) < 0.05 < 0.1 < budget.floors[3]) == (load == 1)
 
 
 def watch(policy: Goodput, look: Callable[[Sequence[Outcome]], None]) -> None:

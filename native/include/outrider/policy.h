@@ -132,8 +132,8 @@ class Goodput {
   Goodput& operator=(const Goodput&) = delete;
   // The nodes that each sequence may be drafted. lengths: tokens of each; sequences and rows: of the pass without drafts.
   std::vector<int> budgets(const std::vector<int>& seqs, const std::vector<int>& lengths, int sequences, int rows);
-  // After budgets: of a sequence's likeliest node, its second likeliest, ... [the largest budget] the chance below which
-  // admit would take neither it nor any behind it. Empty where nothing was asked for.
+  // After budgets: of a sequence's likeliest node, its second likeliest, ... [the largest budget] a chance that is lower than
+  // any with which admit would take it. Empty where nothing was asked for.
   std::vector<double> floors();
   bool stepping() const { return step_.has_value(); }
   void show(int seq, Seen draft);            // a draft that may be cut

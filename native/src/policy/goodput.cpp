@@ -19,6 +19,7 @@ constexpr size_t kMostStates = 512;
 // Of numbers of nodes whose goodput differs by less than this the largest is taken: T is known no better, and on the
 // default model's answers (benchmarks/admitting.py) that brings 1 % more tokens a pass at the same speed.
 constexpr double kEven = 0.995;
+constexpr double kFloor = 0.75;  // of the chance that admit would ask for: it may believe more of a node than its drafter does
 
 // A node that would be had: where it is, and its chance. Sorted by falling chance, else as found; a node is found after
 // the one above it, so of two equal chances the upper node's is first.
@@ -59,23 +60,28 @@ std::vector<int> Goodput::budgets(const std::vector<int>& seqs, const std::vecto
   return found;
 }
 
-// A node and those that are less likely, up to any number of them, cost their rows' share of a plain step and bring no more
-// than its own chance each: the least chance with which any such run would be even (see best) is its floor. No step is worth
-// less than a plain one, so nothing is lost; sequences are taken to be alike.
+// A node that is taken is the first of a run of nodes that are no likelier, and best has to find the run at least even: it
+// brings no more than its first node's chance for each node, and no step is worth less than a plain one. Of one sequence's
+// nodes the k-th is the k-th of all, so every run from there on counts; among those of others it may be any from the k-th on,
+// so the cheapest row does.
 std::vector<double> Goodput::floors() {
   const int most = step_ ? step_->largest : 0;
   std::vector<double> found(static_cast<size_t>(most));
   if (!most) return found;
-  const int each = step_->sequences;
-  const std::vector<double> pass_s = times(most * each);
-  const double step_s = pass_s[0] + other_s_ + ask_s();
-  for (int node = 0; node < most; ++node) {
-    double least = 1.0;
-    for (int end = node + 1; end <= most; ++end) {
-      const double more_s = pass_s[static_cast<size_t>(end * each)] - pass_s[static_cast<size_t>(node * each)];
-      least = std::min(least, (kEven * more_s / step_s - (1.0 - kEven)) * step_->load_sequences / (each * (end - node)));
-    }
-    found[static_cast<size_t>(node)] = std::max(0.0, least);
+  const int each = step_->sequences, all = most * each;
+  const std::vector<double> pass_s = times(all);
+  const double spent_s = other_s_ + ask_s();
+  const auto price = [&](int from, int to) {
+    const double more_s = pass_s[static_cast<size_t>(to)] - pass_s[static_cast<size_t>(from)];
+    const double even_s = kEven * more_s - (1.0 - kEven) * (pass_s[static_cast<size_t>(from)] + spent_s);
+    return kFloor * each * even_s / ((pass_s[0] + spent_s) * (to - from));
+  };
+  double cheapest = 1.0;
+  for (int from = all - 1; from >= 0; --from) {
+    double least = price(from, from + 1);
+    for (int to = from + 2; each == 1 && to <= all; ++to) least = std::min(least, price(from, to));
+    cheapest = std::min(cheapest, least);
+    if (from < most) found[static_cast<size_t>(from)] = std::max(0.0, each == 1 ? least : cheapest);
   }
   return found;
 }

@@ -49,8 +49,8 @@ class Budget:
 
     nodes: int
     depth: int  # nodes on the longest path
-    # Of the likeliest node, the second likeliest, ...: the chance to be kept below which no pass would take it, nor any
-    # behind it, so that a drafter need not look for them. Empty: nobody knows.
+    # Of the likeliest node, the second likeliest, ...: a chance to be kept with which no pass would take it or any that
+    # is less likely, so that a drafter need not look for them. Empty: nobody knows.
     floors: tuple[float, ...] = ()
 
 

@@ -55,6 +55,10 @@ class Looking(Sourced, Protocol):
         """What asking costs for one sequence, of a pass of the target, on average of late."""
         ...
 
+    def follows(self, seq: int) -> bool:
+        """Whether it can be asked for a sequence."""
+        ...
+
     def look(self, views: Sequence[View], budgets: Sequence[Budget]) -> None:
         """Ask for these sequences; what is found holds until their text goes on."""
         ...
@@ -90,37 +94,42 @@ class BlendedDrafter:
             member.begin(seq, prompt)
 
     def propose(self, views: Sequence[View], budgets: Sequence[Budget]) -> list[Draft]:
-        sure = self._sure(views, budgets)
+        runs = self._runs(views, budgets)
+        everyone: set[int] = set()
         compared: list[tuple[int, Worth, float]] = []
         for member, worth in self._asked:
             asked = [
                 place
-                for place, view in enumerate(views)
-                if place not in sure and may_guess((member.name,), view) and worth.pays(view.seq, member.price)
+                for place, (view, budget) in enumerate(zip(views, budgets, strict=True))
+                if budget.nodes > 0
+                and budget.depth > 0
+                and may_guess((member.name,), view)
+                and member.follows(view.seq)
+                and (place not in runs or _promised(runs[place]) < _ENOUGH)
+                and worth.pays(view.seq, member.price)
             ]
-            compared += [
-                (place, worth, _promised(self._guess(views[place], budgets[place])))
-                for place in asked
-                if worth.compares(views[place].seq)
-            ]
+            for place in asked:
+                if worth.compares(views[place].seq):
+                    without = runs[place] if place in runs else self._guess(views[place], budgets[place])
+                    compared.append((place, worth, _promised(without)))
             member.look([views[place] for place in asked], [budgets[place] for place in asked])
+            everyone.update(asked)
         drafts = [
-            sure[place] if place in sure else self._guess(view, budget)
+            runs[place] if place in runs and place not in everyone else self._guess(view, budget)
             for place, (view, budget) in enumerate(zip(views, budgets, strict=True))
         ]
         for place, worth, promised in compared:
             worth.learn(views[place].seq, promised, _promised(drafts[place]))
         return drafts
 
-    def _sure(self, views: Sequence[View], budgets: Sequence[Budget]) -> dict[int, Draft]:
-        """By place, drafts that promise enough without those who have to be asked; only looked for within a run."""
+    def _runs(self, views: Sequence[View], budgets: Sequence[Budget]) -> dict[int, Draft]:
+        """By place, the drafts without those who have to be asked, where the last pass looks like part of a run."""
         found: dict[int, Draft] = {}
-        for place, (view, budget) in enumerate(zip(views, budgets, strict=True)):
-            heard = self._blends.get(view.seq)
-            if self._asked and heard is not None and heard.brought >= _RUN:
-                draft = self._guess(view, budget)
-                if _promised(draft) >= _ENOUGH:
-                    found[place] = draft
+        if self._asked:
+            for place, (view, budget) in enumerate(zip(views, budgets, strict=True)):
+                heard = self._blends.get(view.seq)
+                if heard is not None and heard.brought >= _RUN:
+                    found[place] = self._guess(view, budget)
         return found
 
     def observe(self, outcomes: Sequence[Outcome]) -> None:

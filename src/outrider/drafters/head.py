@@ -76,12 +76,16 @@ class HeadDrafter:
         asked = [
             self._item(view, budget, least)
             for view, budget in zip(views, budgets, strict=True)
-            if view.seq in self._levels and budget.nodes > 0 and budget.depth > 0
+            if self.follows(view.seq) and budget.nodes > 0 and budget.depth > 0
         ]
         for item, drawn in zip(asked, self._head.draft(asked) if asked else (), strict=True):
             levels = [_level(token, likely) for token, likely in zip(drawn.tokens, drawn.likely, strict=True)]
             self._levels[item.seq].set(levels, drawn.tokens, self._head.independent)
             self._steps += (len(drawn.tokens) - self._steps) * _LATELY
+
+    def follows(self, seq: int) -> bool:
+        """Whether the head can be asked for a sequence."""
+        return seq in self._levels
 
     def source(self, view: View) -> _native.Source:
         """What the head said last (drafters.blended)."""

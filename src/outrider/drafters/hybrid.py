@@ -144,9 +144,7 @@ class _Asking:
 
 def _branching(budget: Budget) -> Budget:
     """A budget with more nodes than depth, which drafters that can branch take for a wish to."""
-    if budget.nodes <= _CHAIN_NODES:
-        return budget
-    return Budget(budget.nodes, min(budget.depth, budget.nodes - 1), budget.floors)
+    return budget if budget.nodes <= _CHAIN_NODES else Budget(budget.nodes, min(budget.depth, budget.nodes - 1))
 
 
 def _best(guesses: Sequence[_Guess]) -> Draft:

@@ -24,10 +24,9 @@ _WAIT, _LONGEST_WAIT = 8, 64  # steps until it is tried again
 
 @dataclass(slots=True)
 class _Own:
-    """What a sequence's compared asks saved, and how many there were; older ones fade."""
+    """What a sequence's compared asks saved, older ones less and less; and when it was asked."""
 
     saved: float = 0.0
-    compared: float = 0.0
     asks: int = 0
     idle: int = 0  # steps since the last ask
     wait: int = _WAIT
@@ -63,7 +62,6 @@ class Worth:
         own = self._own[seq]
         saved = max(0.0, after - promised) - _PART * own.price * (1.0 + promised)
         own.saved = _OWN_KEEP * own.saved + saved
-        own.compared = _OWN_KEEP * own.compared + 1.0
         own.wait = _WAIT if saved >= 0.0 else min(2 * own.wait, _LONGEST_WAIT)
         self._saved = _KEEP * self._saved + saved
         self._weight = _KEEP * self._weight + 1.0
