@@ -176,12 +176,13 @@ def test_what_ships_for_a_model_is_used_by_itself(tmp_path: Path, monkeypatch: p
     assert names() == "grammar+blended(suffix, recycle)"
     head = random_head(eagle_spec(own, draft_vocab=4), 320, 1, (7, 40, 99, 200))
     headfile.write(folder, head.spec, head.tensors)
-    assert names() == "grammar+blended(suffix, recycle)"
+    assert names() == "grammar+blended(suffix, head)"
     storefile.build(folder / "answers.store", [[7, 40, 99]], 320, digest(Tokenizer(file.tokenizer)))
-    assert names() == "grammar+blended(suffix, store)"
+    assert names() == "grammar+blended(suffix, store, head)"
     assert names(head=str(folder)) == "grammar+blended(suffix, store, head)"
     assert names(head="none") == "grammar+blended(suffix, store)"
-    assert names(store="none") == "grammar+blended(suffix, recycle)"
+    assert names(store="none") == "grammar+blended(suffix, head)"
+    assert names(store="none", head="none") == "grammar+blended(suffix, recycle)"
     assert names(drafter="head") == "grammar+head"
     assert names(drafter="ngram") == "grammar+ngram"
 

@@ -65,7 +65,7 @@ def load(
     "store", "head", "model", "none" (plain decoding), the name of an installed plugin, or an object with the Drafter
     protocol. draft_model (a source, as for model), store (a file) and head (a folder that outrider train made for this
     very model) are for "model", "store", "head" and "auto". None: what ships with the package for this model, as for
-    the default one, but for "auto" no head; "none": nothing. gamma: tokens drafted at most; None: 8 for n-grams, whose
+    the default one; "none": nothing. gamma: tokens drafted at most; None: 8 for n-grams, whose
     guesses are as long as their match, else as many as pay (docs/policy.md). threads: how many compute a pass; None:
     all cores this process may use. rule: how drafts are judged (docs/rules.md); only "coupled" gives the same ids for
     the same seed whatever is drafted.
@@ -76,6 +76,7 @@ def load(
     judge = rules.find(rule)
     wish = _Wish(drafter, gamma, draft_model, store, head)
     parts = _parts(model, wish, threads)
+    wish = wish.settled(parts.backend)
     matchers = _compiler(parts.tokenizer, parts.backend.vocab)
     engine = _engine(parts.backend, parts.tokenizer, wish, wish.policy(), judge, matchers)
     return LLM(parts.name, engine, parts.backend, parts.tokenizer, parts.chat)
@@ -108,6 +109,7 @@ def serve(
         if number < 1:
             raise UsageError(f"{name} is {number}; it must be at least 1")
     parts = _parts(model, wish, threads)
+    wish = wish.settled(parts.backend)
     policy = wish.paying() if gamma is None else wish.policy()
     matchers = _compiler(parts.tokenizer, parts.backend.vocab)
     with suppress(UsageError):  # a vocabulary that can have no constraints: whoever asks for one is told
@@ -134,6 +136,7 @@ def generator(
     """
     wish = _Wish(drafter, gamma, draft_model, store, head)
     wish.check()
+    wish = wish.settled(llm.backend)
     matchers = _compiler(llm.tokenizer, llm.backend.vocab)
     return _engine(llm.backend, llm.tokenizer, wish, wish.policy(), rules.COUPLED, matchers)
 
@@ -184,9 +187,8 @@ class _Wish:
         ships = shipped.Shipped()
         if self.what in (*plugins.WITH_STORE, *plugins.WITH_HEAD) and isinstance(backend, HeadHost):
             ships = shipped.find(backend.fingerprint)
-        # A head that ships is asked by its name alone: it does not pay yet (docs/training.md).
         store = ships.store if self.what in plugins.WITH_STORE else None
-        head = ships.head if self.what == plugins.WITH_HEAD[-1] else None
+        head = ships.head if self.what in plugins.WITH_HEAD else None
         settled = replace(
             self,
             draft_model=_named(self.draft_model, None),
@@ -252,7 +254,7 @@ class _Wish:
         return auto([BlendedDrafter(members, trees)], model, trees)
 
     def policy(self) -> Policy:
-        """A fixed length if one is given, else as much as pays.
+        """A fixed length if one is given, else as much as pays. The wish has to be settled.
 
         An n-gram's guess is at most one longer than its match, which chooses lengths as well as Goodput does here and
         costs nothing (docs/policy.md).
@@ -264,12 +266,11 @@ class _Wish:
         return self.paying()
 
     def paying(self) -> Policy:
-        """As much as pays."""
+        """As much as pays. The wish has to be settled."""
         from outrider.policy.goodput import Goodput
 
         # A blend asks a head only where that pays; whether a draft model does is for the policy to find out.
-        head, model = _named(self.head, None), _named(self.draft_model, None)
-        return Goodput(weighs=self.what == "auto" and head is not None and model is None)
+        return Goodput(weighs=self.what == "auto" and self.head is not None and self.draft_model is None)
 
     def _store(self, tokenizer: Tokenizer) -> StoreDrafter:
         from outrider.drafters.store import StoreDrafter
@@ -333,7 +334,7 @@ def _engine(
     matchers: Compiler,
     slots: int = SLOTS,
 ) -> Engine:
-    drafter = wish.settled(backend).drafter(backend, tokenizer, rule)
+    drafter = wish.drafter(backend, tokenizer, rule)
     return Engine(
         backend,
         # Under a constraint, text that has no alternative is drafted before the drafter is asked.

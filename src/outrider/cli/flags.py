@@ -82,7 +82,7 @@ DRAFTER = (
 SMALL_MODEL = "A small model that drafts, for --drafter model or auto: a source as for --model."
 HEAD = (
     "A folder with a drafting head that was trained for this model, for --drafter head or auto (docs/drafters.md); by "
-    "default, for head alone, what comes with the package for it."
+    "default what comes with the package for it; 'none': no head."
 )
 HEADS = "Given several times, 'none' among them, each is compared with the others."
 STORE = (
