@@ -84,7 +84,7 @@ class ReferenceHead:
         """The calibrated law [D] of a row of logits."""
         factor = sampling.inverse_temperature(self._spec.temperature)
         if draw.temperature:
-            factor = factor * sampling.inverse_temperature(draw.temperature)
+            factor = factor * min(sampling.inverse_temperature(draw.temperature), np.float32(1.0))
         return sampling.law((logits * factor).astype(F), Draw(1.0))
 
     def _read(

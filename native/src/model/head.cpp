@@ -259,7 +259,9 @@ bool Head::choose(const float* logits, int largest, Job& job, int step) {
   const uint32_t position = job.item->position + static_cast<uint32_t>(step);
   FloatMode mode;
   const int place = sampler_.place(logits, w_.ids.get(), c_.draft_vocab, largest, draw, position);
-  const float factor = c_.inverse_temperature * (draw.greedy() ? 1.0f : draw.inverse_temperature);
+  // Below temperature 1 a law is sharper, and its likeliest token no likelier to be right: at 0 it is right as often as the
+  // head's own law says.
+  const float factor = c_.inverse_temperature * (draw.greedy() ? 1.0f : std::min(draw.inverse_temperature, 1.0f));
   std::vector<std::pair<int, float>> likely = sampler_.likely(logits, c_.draft_vocab, factor, job.item->width);
   for (auto& [id, chance] : likely) id = w_.ids.get()[id];
   if (!likely.empty()) job.chance *= likely.front().second;

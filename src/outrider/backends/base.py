@@ -264,9 +264,9 @@ class HeadChain:
 class HeadDrawn:
     """Of each step [S] the chain's own token, and the likeliest candidates (id, chance), best first.
 
-    A chance is that of the head's calibrated law at the draw's temperature, before filters. Nothing [0] where the
-    sequence is not one that the head can draft for, or where `position` does not follow what is committed. A head of
-    independent steps stops at its depth.
+    A chance is that of the head's calibrated law, before filters: at temperature 1, or at the draw's where that is
+    higher. Nothing [0] where the sequence is not one that the head can draft for, or where `position` does not follow
+    what is committed. A head of independent steps stops at its depth.
     """
 
     tokens: tuple[int, ...]
