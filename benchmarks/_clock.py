@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import math
 import random
 from collections.abc import Callable, Sequence
@@ -12,11 +13,26 @@ from _replay import Walk, Written
 from outrider.core import tree
 from outrider.core.step import Budget, Load, Outcome, StepTime
 from outrider.core.types import EMPTY
-from outrider.cost.model import StepCost
+from outrider.cost.model import FittedCost, StepCost
 from outrider.drafters.base import Drafter
+from outrider.errors import UsageError
 from outrider.policy.base import Policy
 
 ALONE = Load(1, 1)
+
+
+def parsed(parser: argparse.ArgumentParser) -> argparse.Namespace:
+    """The command line, with --ratios. Raises UsageError for ratios that are no times."""
+    parser.add_argument("--ratios", type=float, nargs="+", help="T(1), T(2), ... of a pass, in its T(1)")
+    arguments = parser.parse_args()
+    if arguments.ratios and (len(arguments.ratios) < 2 or min(arguments.ratios) <= 0.0):
+        raise UsageError(f"--ratios is {arguments.ratios}; give at least T(1) and T(2), above 0")
+    return arguments
+
+
+def costing(pass_s: float, ratios: Sequence[float]) -> StepCost:
+    """T(n) by its ratios to T(1), pass_s seconds, whatever the context."""
+    return FittedCost(range(1, len(ratios) + 1), [pass_s * ratio for ratio in ratios], 0.0, 0.0, 0.0)
 
 
 @dataclass(frozen=True, slots=True)

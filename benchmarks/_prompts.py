@@ -26,16 +26,18 @@ class Prompt:
     ids: list[int]
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """--questions and --per-group."""
+def add_options(parser: argparse.ArgumentParser, others: Path | None = None) -> None:
+    """--questions and --per-group; others: a file of the same form, for what is not to be fitted to Spec-Bench."""
     beside = Path(__file__).resolve().parents[2] / "shared" / "specbench" / "question.jsonl"
     parser.add_argument(
         "--questions",
         type=Path,
-        default=Path(os.environ.get(SPECBENCH, beside)),
-        help=f"Spec-Bench's question.jsonl; default: ${SPECBENCH}, else %(default)s",
+        default=others or Path(os.environ.get(SPECBENCH, beside)),
+        help="prompts, in the form of Spec-Bench's question.jsonl; default: "
+        + ("" if others else f"${SPECBENCH}, else ")
+        + "%(default)s",
     )
-    parser.add_argument("--per-group", type=int, default=3, help="prompts of each of the six groups; default 3")
+    parser.add_argument("--per-group", type=int, default=3, help="prompts of each of their groups; default %(default)s")
 
 
 def turns(path: Path, per_group: int) -> dict[str, list[str]]:

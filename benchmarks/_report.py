@@ -8,7 +8,7 @@ import os
 import platform
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -80,6 +80,14 @@ def add_common(parser: argparse.ArgumentParser, rounds: int = LEAST_ROUNDS) -> N
     """And of those that measure time, in rounds."""
     add_model(parser)
     parser.add_argument("--rounds", type=int, default=rounds, help=f"default {rounds}; quote nothing below 5")
+
+
+def start(main: Callable[[], None]) -> None:
+    """Run a script; what it cannot do is one line and status 1."""
+    try:
+        main()
+    except OutriderError as error:
+        sys.exit(str(error))
 
 
 def begin(arguments: argparse.Namespace) -> None:

@@ -1,6 +1,6 @@
 """When to ask a head beside what can be looked up, against the truth: known answers, known costs.
 
-    python benchmarks/asking.py [--head FOLDER] [--store FILE] [--prompts FILE] [--count 160] [--ratios 1 1.03 ...]
+    python benchmarks/asking.py [--head FOLDER] [--store FILE] [--questions FILE] [--per-group 160]
 
 The model answers prompts that nobody trained on once, plainly, and the head says at every place what it would guess.
 All else replays that under a clock of which every pass of n rows takes T(n), --pass-ms times --ratios, a chain of the
@@ -23,22 +23,21 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import math
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
+from unittest.mock import patch
 
 import _prompts
 import _report
-from _clock import Clock, Sum, replay
+from _clock import Clock, Sum, costing, parsed, replay
 from _replay import Walk, Written, write
 
 from outrider import loading
 from outrider.backends.base import GREEDY, Head, HeadChain, HeadDrawn, HeadHost
 from outrider.core.step import Budget, Load, Outcome, StepTime, View
 from outrider.core.types import EMPTY, Draft
-from outrider.cost.model import FittedCost, StepCost
+from outrider.cost.model import StepCost
 from outrider.drafters import blended
 from outrider.drafters import head as heads
 from outrider.drafters.base import Drafter
@@ -48,7 +47,7 @@ from outrider.drafters.store import StoreDrafter
 from outrider.drafters.storefile import StoreFile
 from outrider.drafters.suffix import SuffixDrafter
 from outrider.drafters.worth import Worth
-from outrider.errors import OutriderError, UsageError
+from outrider.errors import UsageError
 from outrider.models import headfile, shipped
 from outrider.policy.base import Policy
 from outrider.policy.goodput import MOST_NODES, Goodput
@@ -132,17 +131,6 @@ class Asked(Clock):
         return StepTime(found.total_s + more_s, found.draft_s + more_s, found.target_s)
 
 
-@contextmanager
-def set_to(place: Any, name: str, value: object) -> Iterator[None]:
-    """A constant, for a while."""
-    before = getattr(place, name)
-    setattr(place, name, value)
-    try:
-        yield
-    finally:
-        setattr(place, name, before)
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
 class Trial:
     """What is replayed, and how."""
@@ -197,16 +185,16 @@ def trials(trial: Trial) -> dict[str, tuple[Sum, float]]:
         "as it is, without floors": trial.run(blend, policy=Floorless),
     }
     with (
-        set_to(Worth, "pays", lambda *_: True),
-        set_to(Worth, "compares", lambda *_: False),
-        set_to(blended, "_RUN", math.inf),
+        patch.object(Worth, "pays", lambda *_: True),
+        patch.object(Worth, "compares", lambda *_: False),
+        patch.object(blended, "_RUN", math.inf),
     ):
         found["always"] = trial.run(blend)
     for least in CHAINS:
-        with set_to(heads, "LEAST_BESIDE", least):
+        with patch.object(heads, "LEAST_BESIDE", least):
             found[f"as it is, chains {least}"] = trial.run(blend)
     for least in CHAINS:
-        with set_to(heads, "LEAST", least):
+        with patch.object(heads, "LEAST", least):
             found[f"head alone, chains {least}"] = trial.run(alone)
     return found
 
@@ -219,9 +207,7 @@ def run(arguments: argparse.Namespace) -> None:
     folder, store = arguments.head or ships.head, arguments.store or ships.store
     if folder is None or store is None:
         raise UsageError("nothing ships for this model; give --head and --store")
-    if not arguments.prompts.is_file():
-        raise UsageError(f"{arguments.prompts} does not exist; give a file like Spec-Bench's with --prompts")
-    texts = [text for group in _prompts.turns(arguments.prompts, arguments.count).values() for text in group]
+    texts = [text for group in _prompts.turns(arguments.questions, arguments.per_group).values() for text in group]
     written = [write(llm, _prompts.Prompt("own", llm.encode(text)), arguments.tokens) for text in texts]
     head = host.attach(headfile.read(Path(folder)))
     recorder = Recorder(head)
@@ -235,8 +221,7 @@ def run(arguments: argparse.Namespace) -> None:
     results: dict[str, dict[str, dict[str, float]]] = {}
     clocks = {"given": tuple(arguments.ratios)} if arguments.ratios else {"free": FREE, "dear": DEAR}
     for name, ratios in clocks.items():
-        pass_s = 1e-3 * arguments.pass_ms
-        cost = FittedCost(range(1, len(ratios) + 1), [pass_s * ratio for ratio in ratios], 0.0, 0.0, 0.0)
+        cost = costing(1e-3 * arguments.pass_ms, ratios)
         times = (1e-6 * us for us in (arguments.draft_us, arguments.node_us, arguments.other_us))
         found = trials(Trial(written, recorder.said, head, StoreFile(store), cost, *times))
         results[name] = {
@@ -264,23 +249,17 @@ def main() -> None:
     _report.add_model(parser)
     parser.add_argument("--head", type=Path, help="a folder with a head of the model; default: what ships for it")
     parser.add_argument("--store", type=Path, help="a store of its tokenizer; default: what ships for it")
-    parser.add_argument("--prompts", type=Path, default=_PROMPTS, help="as Spec-Bench's file; default: %(default)s")
-    parser.add_argument("--count", type=int, default=160, help="of each of its groups; default 160")
+    _prompts.add_options(parser, _PROMPTS)
+    parser.set_defaults(per_group=160)
     parser.add_argument("--tokens", type=int, default=128, help="of each answer; default 128")
-    parser.add_argument("--ratios", type=float, nargs="+", help="T(1), T(2), ... of a pass, in its T(1)")
     parser.add_argument("--pass-ms", type=float, default=3.7, help="T(1); default 3.7")
     parser.add_argument("--draft-us", type=float, default=90.0, help="of drafting, the head left out; default 90")
     parser.add_argument("--node-us", type=float, default=8.0, help="of each node drafted; default 8")
     parser.add_argument("--other-us", type=float, default=60.0, help="of the engine; default 60")
-    arguments = parser.parse_args()
-    if arguments.ratios and (len(arguments.ratios) < 2 or min(arguments.ratios) <= 0.0):
-        raise UsageError(f"--ratios is {arguments.ratios}; give at least T(1) and T(2), above 0")
+    arguments = parsed(parser)
     _report.begin(arguments)
     run(arguments)
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except OutriderError as error:
-        sys.exit(str(error))
+    _report.start(main)

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -41,7 +40,6 @@ from outrider.drafters.recycle import FOLLOWERS, RecycleDrafter
 from outrider.drafters.store import StoreDrafter
 from outrider.drafters.storefile import StoreFile
 from outrider.drafters.suffix import SuffixDrafter
-from outrider.errors import OutriderError
 from outrider.models import headfile
 
 NODES = (2, 4, 7, 12)
@@ -240,7 +238,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except OutriderError as error:
-        sys.exit(str(error))
+    _report.start(main)

@@ -24,7 +24,6 @@ from _report import Spread
 from outrider.api import Chunk, Failed, Request
 from outrider.engine.engine import Engine
 from outrider.engine.service import Service
-from outrider.errors import OutriderError
 from outrider.loading import load
 
 WORK_S = REST_S = 0.002
@@ -139,7 +138,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except OutriderError as error:
-        sys.exit(str(error))
+    _report.start(main)

@@ -10,7 +10,6 @@ a tokenizer of its own, so that the two are unlike.
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -30,7 +29,6 @@ from outrider.core.step import Budget
 from outrider.drafters.model import ModelDrafter
 from outrider.drafters.vocabularies import Bridge, match
 from outrider.engine.engine import Engine
-from outrider.errors import OutriderError
 from outrider.models import gguf, sources
 from outrider.models.spec import TokenizerData
 from outrider.models.tokenizer import Detokenizer, Tokenizer
@@ -193,7 +191,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except OutriderError as error:
-        sys.exit(str(error))
+    _report.start(main)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,7 +24,6 @@ from outrider import _native
 from outrider.backends.base import Extend, Want
 from outrider.backends.native import NativeBackend
 from outrider.backends.native.backend import ISA_VARIABLE
-from outrider.errors import OutriderError
 from outrider.models import gguf, sources
 
 ROWS = (1, 2, 3, 4, 5, 6, 8, 12, 16, 32, 64)
@@ -167,7 +165,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except OutriderError as error:
-        sys.exit(str(error))
+    _report.start(main)

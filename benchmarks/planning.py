@@ -12,7 +12,6 @@ prompt to prompt that halves of fewer than some 50 prompts differ by more than a
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from collections.abc import Sequence
 from functools import partial
@@ -27,7 +26,6 @@ from outrider.cost.profile import FULL, Grid, Line, measure
 from outrider.cost.types import PassCost
 from outrider.drafters.ngram import NgramDrafter
 from outrider.engine.engine import Engine
-from outrider.errors import OutriderError
 from outrider.models import gguf, sources
 from outrider.models.tokenizer import Detokenizer, Tokenizer
 from outrider.plan import here
@@ -145,7 +143,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except OutriderError as error:
-        sys.exit(str(error))
+    _report.start(main)

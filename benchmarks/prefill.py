@@ -6,14 +6,11 @@ python benchmarks/prefill.py [--tokens 512]
 from __future__ import annotations
 
 import argparse
-import sys
 
 import _peer
 import _report
 from _report import Spread
 from passes import engines_of, spread_ids
-
-from outrider.errors import OutriderError
 
 
 def main() -> None:
@@ -60,7 +57,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except OutriderError as error:
-        sys.exit(str(error))
+    _report.start(main)

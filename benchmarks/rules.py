@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from statistics import fmean, stdev
@@ -31,7 +30,6 @@ from outrider.core.rules import Probabilities, Rule
 from outrider.core.step import Budget, Outcome, View
 from outrider.core.types import EMPTY, Draft, Law
 from outrider.drafters.ngram import NgramDrafter
-from outrider.errors import OutriderError
 from outrider.models import gguf, sources
 from outrider.models.tokenizer import Tokenizer
 
@@ -298,7 +296,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except OutriderError as error:
-        sys.exit(str(error))
+    _report.start(main)

@@ -10,7 +10,6 @@ costs about 0.1 microseconds a call, some of which is counted as Python's.
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -27,7 +26,6 @@ from outrider.backends.native import NativeBackend
 from outrider.drafters.base import Drafter
 from outrider.drafters.ngram import NgramDrafter
 from outrider.engine.engine import Engine
-from outrider.errors import OutriderError
 from outrider.models import gguf, sources
 from outrider.models.tokenizer import Detokenizer, Tokenizer
 from outrider.policy.fixed import Fixed
@@ -153,7 +151,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except OutriderError as error:
-        sys.exit(str(error))
+    _report.start(main)

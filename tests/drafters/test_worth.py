@@ -27,7 +27,7 @@ def ask(worth: Worth, seq: int, gain: float, price: float, promised: float = 0.3
 
 
 @pytest.mark.parametrize(
-    ("gain", "price", "share"), [(0.6, 0.1, 1.0), (0.3, 0.1, 1.0), (0.04, 0.1, 0.2), (0.0, 0.01, 0.4)]
+    ("gain", "price", "share"), [(0.6, 0.1, 1.0), (0.3, 0.1, 1.0), (0.05, 0.1, 0.2), (0.0, 0.01, 0.4)]
 )
 def test_it_is_asked_as_often_as_it_pays(gain: float, price: float, share: float) -> None:
     found = len(asked(Worth(), lambda _: gain, price)) / STEPS

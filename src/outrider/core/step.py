@@ -53,6 +53,11 @@ class Budget:
     # is less likely, so that a drafter need not look for them. Empty: nobody knows.
     floors: tuple[float, ...] = ()
 
+    @property
+    def nothing(self) -> bool:
+        """Whether not a single node may be drafted."""
+        return self.nodes < 1 or self.depth < 1
+
 
 @dataclass(frozen=True, slots=True)
 class Load:

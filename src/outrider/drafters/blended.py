@@ -68,7 +68,8 @@ class BlendedDrafter:
     """Drafts the nodes that its members together find likeliest: a chain, unless trees may be judged.
 
     Members that have to be asked (Looking) are asked in sequences where that is expected to add more than it costs
-    (worth.py), but not while the others are sure of a run.
+    (worth.py), but not while the others are sure of a run: where there are any, it `weighs` by itself what its parts
+    cost, and a policy need not (policy.goodput).
 
     trees: whether backend and rule judge trees; then a draft branches wherever a second guess is worth more than a
     deeper first one. Score is the chance that a node is kept; of the members that named its token it bears the name of
@@ -87,6 +88,7 @@ class BlendedDrafter:
         self._members = tuple(members)
         self._branches = _BRANCHES if trees else 1
         self._asked = [(member, Worth()) for member in members if isinstance(member, Looking)]
+        self.weighs = bool(self._asked)
         self._blends: dict[int, _Heard] = {}
 
     def begin(self, seq: int, prompt: Sequence[int]) -> None:
@@ -95,27 +97,25 @@ class BlendedDrafter:
 
     def propose(self, views: Sequence[View], budgets: Sequence[Budget]) -> list[Draft]:
         runs = self._runs(views, budgets)
-        everyone: set[int] = set()
         compared: list[tuple[int, Worth, float]] = []
         for member, worth in self._asked:
             asked = [
                 place
                 for place, (view, budget) in enumerate(zip(views, budgets, strict=True))
-                if budget.nodes > 0
-                and budget.depth > 0
+                if not budget.nothing
                 and may_guess((member.name,), view)
                 and member.follows(view.seq)
                 and (place not in runs or _promised(runs[place]) < _ENOUGH)
                 and worth.pays(view.seq, member.price)
             ]
             for place in asked:
+                without = runs.pop(place, None)
                 if worth.compares(views[place].seq):
-                    without = runs[place] if place in runs else self._guess(views[place], budgets[place])
-                    compared.append((place, worth, _promised(without)))
+                    draft = self._guess(views[place], budgets[place]) if without is None else without
+                    compared.append((place, worth, _promised(draft)))
             member.look([views[place] for place in asked], [budgets[place] for place in asked])
-            everyone.update(asked)
         drafts = [
-            runs[place] if place in runs and place not in everyone else self._guess(view, budget)
+            runs[place] if place in runs else self._guess(view, budget)
             for place, (view, budget) in enumerate(zip(views, budgets, strict=True))
         ]
         for place, worth, promised in compared:

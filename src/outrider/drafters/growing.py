@@ -32,7 +32,7 @@ def grow(guide: Guide[Place], start: Place, budget: Budget, least: float, most_b
     A chain of best guesses, unless the budget has more nodes than depth; then a tree. Nodes whose product is below
     `least` are left out. Time: O(n log n) for n nodes, and what the guide takes.
     """
-    if budget.nodes < 1 or budget.depth < 1:
+    if budget.nothing:
         return EMPTY
     branches = 1 if budget.nodes <= budget.depth else most_branches
     tokens: list[int] = []

@@ -76,7 +76,7 @@ class HeadDrafter:
         asked = [
             self._item(view, budget, least)
             for view, budget in zip(views, budgets, strict=True)
-            if self.follows(view.seq) and budget.nodes > 0 and budget.depth > 0
+            if self.follows(view.seq) and not budget.nothing
         ]
         for item, drawn in zip(asked, self._head.draft(asked) if asked else (), strict=True):
             levels = [_level(token, likely) for token, likely in zip(drawn.tokens, drawn.likely, strict=True)]

@@ -77,10 +77,7 @@ class Team:
         places = [
             place
             for place, (view, budget) in enumerate(zip(views, budgets, strict=True))
-            if budget.nodes > 0
-            and budget.depth > 0
-            and self._seats[view.seq].working[number]
-            and may_guess(self._names[number], view)
+            if not budget.nothing and self._seats[view.seq].working[number] and may_guess(self._names[number], view)
         ]
         if not places:
             return drafts

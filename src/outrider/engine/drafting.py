@@ -179,7 +179,7 @@ def _malformed(what: str) -> str:
 def _cut(budget: Budget, turn: Turn) -> Budget:
     """What request and memory allow; and the pass adds the target's own token too, so that a draft deeper than room - 1
     could only be trimmed."""
-    if budget.nodes < 1 or budget.depth < 1:
+    if budget.nothing:
         return _NOTHING
     answer = turn.sequence
     depth, nodes, most = min(budget.depth, answer.room - 1, turn.depth), budget.nodes, answer.request.max_draft
