@@ -20,7 +20,6 @@ Runner-up tokens of rejected rows are not replayed.
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -28,7 +27,7 @@ from functools import partial
 
 import _prompts
 import _report
-from _clock import Busy, Clock, replay
+from _clock import Busy, Clock, costing, parsed, replay
 from _replay import write
 
 from outrider import loading
@@ -36,8 +35,7 @@ from outrider.core import tree
 from outrider.core.step import Budget, Load, Outcome, StepTime, View
 from outrider.core.types import Draft
 from outrider.cost import profile
-from outrider.cost.model import FittedCost, StepCost, fit
-from outrider.errors import OutriderError, UsageError
+from outrider.cost.model import fit
 from outrider.models import gguf, sources
 from outrider.policy.base import Policy
 from outrider.policy.fixed import Fixed
@@ -80,9 +78,7 @@ def run(arguments: argparse.Namespace) -> None:
     path = sources.resolve(arguments.model)
     llm = loading.load(path, "none", threads=arguments.threads)
     if arguments.ratios:
-        cost: StepCost = FittedCost(
-            range(1, len(arguments.ratios) + 1), [1e-3 * ratio for ratio in arguments.ratios], 0.0, 0.0, 0.0
-        )
+        cost = costing(1e-3, arguments.ratios)
     else:
         date = datetime.now(UTC).isoformat(timespec="seconds")
         cost = fit(profile.measure(llm.backend, profile.QUICK, time.perf_counter, date).passes)
@@ -101,7 +97,7 @@ def run(arguments: argparse.Namespace) -> None:
     }
     found = {
         name: replay(
-            loading.make_drafter(llm, arguments.drafter, arguments.store),
+            loading.make_drafter(llm, arguments.drafter, arguments.store, "none"),
             *how,
             written,
             clock,
@@ -134,21 +130,15 @@ def main() -> None:
     parser.set_defaults(per_group=8)
     parser.add_argument("--drafter", default="auto", help="default auto")
     parser.add_argument("--store", help="a store of the model's tokenizer (outrider store build)")
-    parser.add_argument("--ratios", type=float, nargs="+", help="T(1), T(2), ... of a pass, in its T(1)")
     parser.add_argument("--draft-us", type=float, default=60.0, help="microseconds of asking, at T(1) = 3.6 ms")
     parser.add_argument("--node-us", type=float, default=2.0, help="of each node drafted")
     parser.add_argument("--other-us", type=float, default=60.0, help="of the engine")
     parser.add_argument("--tokens", type=int, default=128, help="of each answer; default 128")
     parser.add_argument("--busy", action="store_true", help="show the policy the times of a busy machine")
-    arguments = parser.parse_args()
-    if arguments.ratios and (len(arguments.ratios) < 2 or min(arguments.ratios) <= 0.0):
-        raise UsageError(f"--ratios is {arguments.ratios}; give at least T(1) and T(2), above 0")
+    arguments = parsed(parser)
     _report.begin(arguments)
     run(arguments)
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except OutriderError as error:
-        sys.exit(str(error))
+    _report.start(main)

@@ -19,7 +19,6 @@ Answers are compared with the plain ones, and one that differs ends the run.
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -45,7 +44,7 @@ from outrider.models import gguf, sources
 from outrider.models.tokenizer import Detokenizer
 from outrider.policy.base import Policy
 from outrider.policy.fixed import Fixed
-from outrider.policy.goodput import Goodput
+from outrider.policy.goodput import paying
 
 NAMES = ("ngram", "suffix", "recycle", "store", "auto")
 WITH_STORE = ("store", "auto")
@@ -128,7 +127,7 @@ class Contender:
 
     name: str
     drafter: Callable[[], Drafter] | None
-    policy: Callable[[], Policy]
+    policy: Callable[[Drafter | None], Policy]
 
 
 def contenders(llm: LLM, names: Sequence[str], store: str | None, gamma: int) -> list[Contender]:
@@ -137,10 +136,10 @@ def contenders(llm: LLM, names: Sequence[str], store: str | None, gamma: int) ->
     if store is not None:
         stored = [name for name in names if name in WITH_STORE]
         makers |= {f"{name} with store": partial(loading.make_drafter, llm, name, store) for name in stored}
-    found = [Contender(PLAIN, None, partial(Fixed, 0))]
+    found = [Contender(PLAIN, None, lambda _: Fixed(0))]
     for name, make in makers.items():
-        found.append(Contender(name, make, Goodput))
-        found.append(Contender(f"{name}, {gamma} nodes", make, partial(Fixed, gamma)))
+        found.append(Contender(name, make, paying))
+        found.append(Contender(f"{name}, {gamma} nodes", make, lambda _: Fixed(gamma)))
     return found
 
 
@@ -148,11 +147,12 @@ def answers(llm: LLM, who: Contender, prompts: Sequence[_prompts.Prompt], tokens
     """All ids, and what the steps took."""
     clocks = Clocks()
     # Plain decoding is drafted for as well, nothing, so that its steps are seen.
-    timed = TimedDrafter(_Silent() if who.drafter is None else who.drafter(), clocks)
+    drafter = _Silent() if who.drafter is None else who.drafter()
+    timed = TimedDrafter(drafter, clocks)
     engine = Engine(
         llm.backend,
         GrammarDrafter(ExpectingDrafter(timed)),
-        TimedPolicy(who.policy(), clocks),
+        TimedPolicy(who.policy(drafter), clocks),
         partial(Detokenizer, llm.tokenizer, skip_special=True),
         llm.tokenizer.eos_ids,
     )
@@ -259,7 +259,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except OutriderError as error:
-        sys.exit(str(error))
+    _report.start(main)

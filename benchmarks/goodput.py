@@ -19,13 +19,12 @@ from __future__ import annotations
 
 import argparse
 import random
-import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import _prompts
 import _report
@@ -47,7 +46,7 @@ from outrider.models import gguf, sources
 from outrider.models.tokenizer import Detokenizer
 from outrider.policy.base import Policy
 from outrider.policy.fixed import Fixed
-from outrider.policy.goodput import Goodput
+from outrider.policy.goodput import paying
 from outrider.testing import drafters
 
 PROMPT_TOKENS = 192
@@ -110,11 +109,19 @@ class Slow(Wrapper):
         return drafts
 
 
+Make: TypeAlias = Callable[[Drafter | None], Policy]
+
+
+def fixed(gamma: int) -> Make:
+    """Always so many nodes, whoever drafts."""
+    return lambda _: Fixed(gamma)
+
+
 @dataclass(frozen=True, slots=True)
 class Bench:
     """What all measurements share. engine makes a fresh one for a drafter and a policy."""
 
-    engine: Callable[[Drafter | None, Policy, bool], Engine]
+    engine: Callable[[Drafter | None, Make, bool], Engine]
     drafter: Callable[[], Drafter]
     scripted: Scripted
     cost: StepCost | None
@@ -122,10 +129,13 @@ class Bench:
     rounds: int
     vocab: int
 
-    def policies(self) -> dict[str, Callable[[], Policy]]:
+    def ours(self, drafter: Drafter | None) -> Policy:
+        """As outrider.load makes it for a drafter, but for the cost."""
+        return paying(drafter, self.cost)
+
+    def policies(self) -> dict[str, Make]:
         """Ours, and every fixed length."""
-        fixed: dict[str, Callable[[], Policy]] = {f"gamma {gamma}": partial(Fixed, gamma) for gamma in self.gammas}
-        return {OURS: partial(Goodput, self.cost), **fixed}
+        return {OURS: self.ours, **{f"gamma {gamma}": fixed(gamma) for gamma in self.gammas}}
 
 
 def timed(engine: Engine, ids: Sequence[int], count: int, skip: int) -> tuple[int, float]:
@@ -155,7 +165,7 @@ def never_slower(bench: Bench, count: int) -> dict[str, Spread]:
         bench.scripted.script = text
         for name in speeds:
             drafter = None if name == PLAIN else makers[name]()
-            engine = bench.engine(drafter, Fixed(0) if drafter is None else Goodput(bench.cost), True)
+            engine = bench.engine(drafter, fixed(0) if drafter is None else bench.ours, True)
             tokens, seconds = timed(engine, text[:PROMPT_TOKENS], count, LEARNING_TOKENS)
             speeds[name].append(tokens / seconds)
         _report.say(f"never slower: round {number + 1} of {bench.rounds} done")
@@ -171,7 +181,7 @@ def comes_back(bench: Bench, count: int) -> dict[str, Spread]:
         text = [chance.randrange(1000, bench.vocab) for _ in range(PROMPT_TOKENS + half)]
         bench.scripted.script = text + text[:half]
         for name, policy in bench.policies().items():
-            engine = bench.engine(bench.drafter(), policy(), True)
+            engine = bench.engine(bench.drafter(), policy, True)
             tokens, seconds = timed(engine, text[:PROMPT_TOKENS], 2 * half, half)
             speeds[name].append(tokens / seconds)
         _report.say(f"it comes back: round {number + 1} of {bench.rounds} done")
@@ -182,7 +192,7 @@ def mixed(bench: Bench, prompts: Sequence[_prompts.Prompt], count: int) -> dict[
     """Speed over all prompts against the best fixed length; in a round, a policy goes through all of them."""
     speeds: dict[str, list[float]] = {name: [] for name in bench.policies()}
     for number in range(bench.rounds):
-        engines = {name: bench.engine(bench.drafter(), make(), False) for name, make in bench.policies().items()}
+        engines = {name: bench.engine(bench.drafter(), make, False) for name, make in bench.policies().items()}
         runs: dict[str, list[tuple[int, float]]] = {name: [] for name in engines}
         for prompt in prompts:
             for name, engine in engines.items():
@@ -208,10 +218,10 @@ def prepare(arguments: argparse.Namespace) -> tuple[Bench, list[_prompts.Prompt]
         cost = fit(profile.measure(llm.backend, profile.QUICK, time.perf_counter, date).passes)
     scripted = Scripted(llm.backend)
 
-    def engine(drafter: Drafter | None, policy: Policy, by_script: bool) -> Engine:
+    def engine(drafter: Drafter | None, make_policy: Make, by_script: bool) -> Engine:
         computed = cast(Backend, scripted) if by_script else llm.backend
         text = partial(Detokenizer, llm.tokenizer, skip_special=True)
-        return Engine(computed, drafter, policy, text, llm.tokenizer.eos_ids)
+        return Engine(computed, drafter, make_policy(drafter), text, llm.tokenizer.eos_ids)
 
     prompts = _prompts.prompts(arguments.questions, arguments.per_group, data)
     make = partial(loading.make_drafter, llm, arguments.drafter, arguments.store)
@@ -252,7 +262,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except OutriderError as error:
-        sys.exit(str(error))
+    _report.start(main)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -11,6 +12,8 @@ import pytest
 
 import outrider
 from outrider import loading
+from outrider.cli import real
+from outrider.cost.drafting import measure_drafter
 from outrider.drafters import storefile
 from outrider.errors import SourceError, UsageError
 from outrider.models import gguf, headfile, shipped
@@ -185,6 +188,10 @@ def test_what_ships_for_a_model_is_used_by_itself(tmp_path: Path, monkeypatch: p
     assert names(store="none", head="none") == "grammar+blended(suffix, recycle)"
     assert names(drafter="head") == "grammar+head"
     assert names(drafter="ngram") == "grammar+ngram"
+    # Planning and profiling draft for known texts, along which nothing computes the states that a head reads.
+    drafter = real._site(str(path), 1).drafter("auto")
+    assert drafter.name == "blended(suffix, store)"
+    assert measure_drafter(drafter, 320, time.perf_counter, 0.01).seconds(1) > 0.0
 
 
 def test_heads_that_cannot_be(model: Path, tmp_path: Path) -> None:

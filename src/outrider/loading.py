@@ -5,6 +5,7 @@ Not named after its function: importing a submodule `load` would hide the functi
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -76,9 +77,8 @@ def load(
     judge = rules.find(rule)
     wish = _Wish(drafter, gamma, draft_model, store, head)
     parts = _parts(model, wish, threads)
-    wish = wish.settled(parts.backend)
     matchers = _compiler(parts.tokenizer, parts.backend.vocab)
-    engine = _engine(parts.backend, parts.tokenizer, wish, wish.policy(), judge, matchers)
+    engine = _engine(parts.backend, parts.tokenizer, wish, wish.policy, judge, matchers)
     return LLM(parts.name, engine, parts.backend, parts.tokenizer, parts.chat)
 
 
@@ -109,8 +109,7 @@ def serve(
         if number < 1:
             raise UsageError(f"{name} is {number}; it must be at least 1")
     parts = _parts(model, wish, threads)
-    wish = wish.settled(parts.backend)
-    policy = wish.paying() if gamma is None else wish.policy()
+    policy = wish.paying if gamma is None else wish.policy
     matchers = _compiler(parts.tokenizer, parts.backend.vocab)
     with suppress(UsageError):  # a vocabulary that can have no constraints: whoever asks for one is told
         matchers.prepare()
@@ -136,14 +135,16 @@ def generator(
     """
     wish = _Wish(drafter, gamma, draft_model, store, head)
     wish.check()
-    wish = wish.settled(llm.backend)
     matchers = _compiler(llm.tokenizer, llm.backend.vocab)
-    return _engine(llm.backend, llm.tokenizer, wish, wish.policy(), rules.COUPLED, matchers)
+    return _engine(llm.backend, llm.tokenizer, wish, wish.policy, rules.COUPLED, matchers)
 
 
-def make_drafter(llm: LLM, name: str, store: str | Path | None = None) -> Drafter:
-    """A fresh drafter for a loaded model by its name. Raises UsageError for an unknown one, and for "none"."""
-    wish = _Wish(name, None, store=store)
+def make_drafter(llm: LLM, name: str, store: str | Path | None = None, head: str | Path | None = None) -> Drafter:
+    """A fresh drafter for a loaded model by its name. Raises UsageError for an unknown one, and for "none".
+
+    store, head: as for load. A head guesses only where the model computes along: "none" for known answers.
+    """
+    wish = _Wish(name, None, store=store, head=head)
     wish.check()
     drafter = wish.settled(llm.backend).drafter(llm.backend, llm.tokenizer, rules.COUPLED)
     if drafter is None:
@@ -253,8 +254,8 @@ class _Wish:
         model = None if self.draft_model is None else self._model(backend, tokenizer, rule)
         return auto([BlendedDrafter(members, trees)], model, trees)
 
-    def policy(self) -> Policy:
-        """A fixed length if one is given, else as much as pays. The wish has to be settled.
+    def policy(self, drafter: Drafter | None) -> Policy:
+        """A fixed length if one is given, else as much as pays.
 
         An n-gram's guess is at most one longer than its match, which chooses lengths as well as Goodput does here and
         costs nothing (docs/policy.md).
@@ -263,14 +264,13 @@ class _Wish:
             return Fixed(self.gamma)
         if self.what == "ngram":
             return Fixed(DEFAULT_GAMMA)
-        return self.paying()
+        return self.paying(drafter)
 
-    def paying(self) -> Policy:
-        """As much as pays. The wish has to be settled."""
-        from outrider.policy.goodput import Goodput
+    def paying(self, drafter: Drafter | None) -> Policy:
+        """As much as pays."""
+        from outrider.policy.goodput import paying
 
-        # A blend asks a head only where that pays; whether a draft model does is for the policy to find out.
-        return Goodput(weighs=self.what == "auto" and self.head is not None and self.draft_model is None)
+        return paying(drafter)
 
     def _store(self, tokenizer: Tokenizer) -> StoreDrafter:
         from outrider.drafters.store import StoreDrafter
@@ -329,17 +329,17 @@ def _engine(
     backend: Backend,
     tokenizer: Tokenizer,
     wish: _Wish,
-    policy: Policy,
+    policy: Callable[[Drafter | None], Policy],
     rule: rules.Rule,
     matchers: Compiler,
     slots: int = SLOTS,
 ) -> Engine:
-    drafter = wish.drafter(backend, tokenizer, rule)
+    drafter = wish.settled(backend).drafter(backend, tokenizer, rule)
     return Engine(
         backend,
         # Under a constraint, text that has no alternative is drafted before the drafter is asked.
         None if drafter is None else GrammarDrafter(ExpectingDrafter(drafter)),
-        policy,
+        policy(drafter),
         partial(Detokenizer, tokenizer, skip_special=True),
         tokenizer.eos_ids,
         rule=rule,

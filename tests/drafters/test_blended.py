@@ -214,6 +214,7 @@ def test_beside_a_member_that_is_asked_other_weights_begin(monkeypatch: pytest.M
         drafter = BlendedDrafter(members)
         drafter.begin(seq, [1, 2, 3, 1, 2])
         ask(drafter, [1, 2, 3, 1, 2], seq=seq)
+        assert drafter.weighs == (asked in members)
     assert asked.asks == 1
     (alone, bias), (beside, other_bias) = begun
     assert alone == [SuffixDrafter.weight, RecycleDrafter.weight]

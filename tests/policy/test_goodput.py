@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import accumulate
 from operator import mul
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from outrider.core.step import Budget, Load, Outcome, StepTime, Tokens, View
 from outrider.core.types import EMPTY, Draft
 from outrider.errors import UsageError
 from outrider.policy.fixed import Fixed
-from outrider.policy.goodput import MOST_NODES, Goodput
+from outrider.policy.goodput import MOST_NODES, Goodput, paying
 
 GAMMAS = (0, 1, 2, 3, 4, 7, 10, 15)
 TOKENS = 600
@@ -110,7 +111,9 @@ def test_a_drafter_that_weighs_its_parts_is_asked_for_all_or_nothing() -> None:
             return guess(position, budget)
 
         budgets.clear()
-        return World([watched], ask_s=1e-5, node_s=3e-5).run(Goodput(Stairs(), weighs=weighs), 300, after=100)
+        return World([watched], ask_s=1e-5, node_s=3e-5).run(
+            paying(SimpleNamespace(weighs=weighs), Stairs()), 300, after=100
+        )
 
     run(0.7, weighs=True)
     assert set(budgets[40:]) == {MOST_NODES}

@@ -34,6 +34,7 @@ def _load(how: Load) -> Model:
 
 
 def _site(model: str | None, threads: int | None) -> Site:
+    from outrider.drafters import plugins
     from outrider.loading import generator, load, make_drafter
     from outrider.models import gguf, sources
 
@@ -49,13 +50,18 @@ def _site(model: str | None, threads: int | None) -> Site:
         except UsageError:  # no chat template
             return llm.encode(text, raw=True)
 
+    def head_of(name: str) -> str | None:
+        # What is timed and replayed are known texts, along which nothing computes the states that a head reads. What
+        # is measured beside them has to be the same.
+        return None if name == plugins.WITH_HEAD[-1] else "none"
+
     return Site(
         llm.name,
         file,
         llm.backend,
         encode,
-        partial(make_drafter, llm),
-        partial(generator, llm),
+        lambda name: make_drafter(llm, name, head=head_of(name)),
+        lambda name, gamma: generator(llm, name, gamma, head=head_of(name)),
         sum(math.prod(tensor.shape) for tensor in read),
         sum(tensor.nbytes for tensor in read),
     )

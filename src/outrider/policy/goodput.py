@@ -74,6 +74,11 @@ class Goodput:
         core.close(time.total_s, time.draft_s, time.target_s)
 
 
+def paying(drafter: object, step_cost: StepCost | None = None) -> Goodput:
+    """The policy for a drafter, which weighs by itself where it has an attribute `weighs` that is true."""
+    return Goodput(step_cost, weighs=bool(getattr(drafter, "weighs", False)))
+
+
 def _part(draft: Draft, nodes: list[int]) -> Draft:
     """The draft of these nodes, in rising order, which hold with each all above it."""
     count = len(nodes)
