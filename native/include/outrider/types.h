@@ -11,6 +11,7 @@ constexpr int kLanes = 16;   // outputs side by side in a panel, positions in a 
 constexpr int kBlock = 32;   // values of K that share a scale
 constexpr int kChunk = 256;  // absolute positions whose attention is computed together
 constexpr int kChunkGroups = kChunk / kLanes;
+constexpr int kMaxHeadDim = 256;
 constexpr int kFetchAhead = 8192;  // bytes of weights that are on their way from memory
 constexpr int kLine = 64;          // bytes of a cache line
 constexpr int kMaxTile = 16;  // rows of a tile of the quantised layout
@@ -40,13 +41,19 @@ struct QuantRows {
   int cols = 0;
 };
 
-// The queries that attend together to one chunk of 256 positions and read the same keys.
 // Memory that is to be brought into the second-level cache on the side; at moves on.
 struct Fetch {
   const uint8_t* at = nullptr;
   const uint8_t* end = nullptr;
 };
 
+// One after the other; next moves on.
+struct FetchList {
+  Fetch* next = nullptr;
+  Fetch* end = nullptr;
+};
+
+// The queries that attend together to one chunk of 256 positions and read the same keys.
 struct AttendTile {
   int queries = 0;
   int dim = 0;
@@ -58,7 +65,7 @@ struct AttendTile {
   float* top = nullptr;                 // [queries] maximum of the scores
   float* sum = nullptr;                 // [queries] sum of exp(score - maximum)
   float* out = nullptr;                 // [queries, d] sum of exp(score - maximum) * value
-  Fetch* fetch = nullptr;               // what comes after; may be nothing
+  FetchList* fetch = nullptr;           // what comes after; may be nothing
 };
 
 struct DrawKey {

@@ -8,9 +8,7 @@ INL F load_kv(const void* p, int at) {
   if constexpr (t == CacheType::F32) return load(static_cast<const float*>(p) + at);
 }
 
-constexpr int kFetchEvery = 2;  // steps of a loop for a line: memory brings about as much meanwhile
-
-// What a loop brings into the second-level cache on the side.
+// What a loop brings into the second-level cache on the side, a line each step: memory brings about as much meanwhile.
 struct Fetching {
   const uint8_t* line;
   size_t step;
@@ -18,35 +16,43 @@ struct Fetching {
 
 // Where nothing is left, a line that is there anyway, again and again: cheaper than a branch.
 INL Fetching fetching_for(const AttendTile& a) {
-  if (a.fetch && a.fetch->at < a.fetch->end) return {a.fetch->at, kLine};
+  if (a.fetch) {
+    while (a.fetch->next != a.fetch->end && a.fetch->next->at >= a.fetch->next->end) ++a.fetch->next;
+    if (a.fetch->next != a.fetch->end) return {a.fetch->next->at, kLine};
+  }
   return {reinterpret_cast<const uint8_t*>(a.weights), 0};
 }
 
-INL void fetch_at(Fetching& f, int step) {
-  if (step % kFetchEvery) return;
+INL void fetch_line(Fetching& f) {
   __builtin_prefetch(f.line, 0, 2);
   f.line += f.step;
 }
 
 INL void fetched(const AttendTile& a, const Fetching& f) {
-  if (f.step) a.fetch->at = f.line;
+  if (f.step) a.fetch->next->at = f.line;
 }
+
+// The queries of a call at a constant distance, so that one address serves all of them: with a pointer for each, gcc
+// fetched pointers out of vector registers in every step.
+struct alignas(64) Side {
+  float x[kScoreQueries][kMaxHeadDim];
+};
 
 // Q queries against G groups of keys: the load and conversion of a key serves all of them
 template <CacheType t, int Q, int G>
-INL void score_block(const AttendTile& a, int query, int group) {
+INL void score_block(const AttendTile& a, const Side& side, int query, int group) {
   F acc[Q][G];
   for (int q = 0; q < Q; ++q)
     for (int g = 0; g < G; ++g) acc[q][g] = set1(0.0f);
-  const float* x[Q];
-  for (int q = 0; q < Q; ++q) x[q] = a.query[query + q];
+  const void* keys[G];
+  for (int g = 0; g < G; ++g) keys[g] = a.keys[group + g];
   Fetching fetching = fetching_for(a);
   for (int d = 0; d < a.dim; ++d) {
-    fetch_at(fetching, d);
+    fetch_line(fetching);
     F key[G];
-    for (int g = 0; g < G; ++g) key[g] = load_kv<t>(a.keys[group + g], d * kLanes);
+    for (int g = 0; g < G; ++g) key[g] = load_kv<t>(keys[g], d * kLanes);
     for (int q = 0; q < Q; ++q) {
-      const F v = set1(x[q][d]);
+      const F v = set1(side.x[q][d]);
       for (int g = 0; g < G; ++g) acc[q][g] = fma(key[g], v, acc[q][g]);
     }
   }
@@ -56,19 +62,21 @@ INL void score_block(const AttendTile& a, int query, int group) {
 }
 
 template <CacheType t, int Q, int G>
-INL void score_queries(const AttendTile& a, int query, int groups) {
-  int g = 0;
-  for (; g + G <= groups; g += G) score_block<t, Q, G>(a, query, g);
-  for (; g < groups; ++g) score_block<t, Q, 1>(a, query, g);
+INL void score_groups(const AttendTile& a, const Side& side, int query, int group, int groups) {
+  for (; group + G <= groups; group += G) score_block<t, Q, G>(a, side, query, group);
+  if constexpr (G > 1) {
+    if (group < groups) score_groups<t, Q, G / 2>(a, side, query, group, groups);
+  }
 }
 
 // Exactly n queries, 1 <= n <= Q: as many groups side by side as the registers have accumulators for.
 template <CacheType t, int Q>
-INL void score_exactly(int n, const AttendTile& a, int query, int groups) {
+INL void score_exactly(int n, const AttendTile& a, const Side& side, int query, int groups) {
   if (n == Q) {
-    score_queries<t, Q, kScoreQueries / Q < 4 ? kScoreQueries / Q : 4>(a, query, groups);
+    constexpr int fit = kScoreSums / Q;
+    score_groups<t, Q, fit >= 4 ? 4 : fit >= 2 ? 2 : 1>(a, side, query, 0, groups);
   } else if constexpr (Q > 1) {
-    score_exactly<t, Q - 1>(n, a, query, groups);
+    score_exactly<t, Q - 1>(n, a, side, query, groups);
   }
 }
 
@@ -83,9 +91,11 @@ void scores(const AttendTile& a) {
   int most = 0;
   for (int q = 0; q < a.queries; ++q) most = a.visible[q] > most ? a.visible[q] : most;
   const int groups = (most + kLanes - 1) / kLanes;
+  Side side;
   for (int q = 0, n; q < a.queries; q += n) {
     n = even_share(a.queries - q, kScoreQueries);
-    score_exactly<t, kScoreQueries>(n, a, q, groups);
+    for (int i = 0; i < n; ++i) __builtin_memcpy(side.x[i], a.query[q + i], static_cast<size_t>(a.dim) * sizeof(float));
+    score_exactly<t, kScoreQueries>(n, a, side, q, groups);
   }
 }
 
@@ -121,7 +131,7 @@ INL void output_block(const AttendTile& a, int query, int element) {
   const float* w = a.weights + query * kChunk;
   Fetching fetching = fetching_for(a);
   for (int p = 0; p < shared; ++p) {
-    fetch_at(fetching, p);
+    fetch_line(fetching);
     F value[E];
     for (int e = 0; e < E; ++e) value[e] = load_kv<t>(a.values[p / kLanes], p % kLanes * a.dim + element + e * kLanes);
     for (int q = 0; q < Q; ++q) {

@@ -7,7 +7,7 @@
 #define OUTRIDER_ISA_NAME "avx512vnni"
 
 namespace outrider::avx512vnni {
-constexpr int kScoreQueries = 12, kOutputQueries = 6, kOutputVectors = 4;  // accumulators that fit the registers
+constexpr int kScoreQueries = 12, kScoreSums = 24, kOutputQueries = 6, kOutputVectors = 4;  // accumulators that fit the registers
 
 #include "half.h"
 #include "layout.h"

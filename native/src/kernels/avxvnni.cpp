@@ -7,7 +7,7 @@
 #define OUTRIDER_ISA_NAME "avxvnni"
 
 namespace outrider::avxvnni {
-constexpr int kScoreQueries = 3, kOutputQueries = 2, kOutputVectors = 2;  // accumulators that fit the registers
+constexpr int kScoreQueries = 3, kScoreSums = 3, kOutputQueries = 2, kOutputVectors = 2;  // accumulators that fit the registers
 
 #include "half.h"
 #include "layout.h"

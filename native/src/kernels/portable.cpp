@@ -5,7 +5,7 @@
 #define OUTRIDER_ISA_NAME "portable"
 
 namespace outrider::portable {
-constexpr int kScoreQueries = 3, kOutputQueries = 1, kOutputVectors = 1;  // accumulators that fit the registers
+constexpr int kScoreQueries = 3, kScoreSums = 3, kOutputQueries = 1, kOutputVectors = 1;  // accumulators that fit the registers
 
 #include "half.h"
 #include "layout.h"

@@ -8,7 +8,7 @@
 #define OUTRIDER_ISA_NAME "vnni256"
 
 namespace outrider::vnni256 {
-constexpr int kScoreQueries = 6, kOutputQueries = 3, kOutputVectors = 4;  // accumulators that fit the registers
+constexpr int kScoreQueries = 6, kScoreSums = 12, kOutputQueries = 3, kOutputVectors = 4;  // accumulators that fit the registers
 
 #include "half.h"
 #include "layout.h"

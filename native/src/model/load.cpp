@@ -186,8 +186,8 @@ Model::Model(const ModelConfig& c, const std::string& path, const std::vector<Te
     require(n > 0 && n < (1 << 24), std::string(name) + " is " + std::to_string(n) + "; it must be between 1 and 16,777,215");
   require(c.hidden % kBlock == 0, "hidden size " + std::to_string(c.hidden) + " is not a multiple of 32");
   require(c.feed_forward % kBlock == 0, "feed-forward size " + std::to_string(c.feed_forward) + " is not a multiple of 32");
-  require(c.head_dim % kLanes == 0 && c.head_dim <= 256,
-          "head size " + std::to_string(c.head_dim) + " is not a multiple of 16 up to 256");
+  require(c.head_dim % kLanes == 0 && c.head_dim <= kMaxHeadDim,
+          "head size " + std::to_string(c.head_dim) + " is not a multiple of 16 up to " + std::to_string(kMaxHeadDim));
   require(static_cast<int64_t>(c.heads) * c.head_dim < (1 << 24), "heads times head size must be under 16,777,216");
   require(c.heads * c.head_dim % kBlock == 0, "heads times head size is not a multiple of 32");
   require(c.heads % c.kv_heads == 0, "the number of heads is not a multiple of the number of key heads");

@@ -41,7 +41,9 @@ struct Input {
 
 // Per thread: the scratch of an attention unit, and inputs of its own when few rows make sharing them dearer.
 struct ThreadSpace {
-  std::array<Fetch, 3> ahead;  // what this thread will read behind the attention
+  // What this thread will read next: keys and values of a chunk, by cache blocks, and weights behind the attention.
+  static constexpr size_t kBlocksAhead = kChunk / kCacheBlock, kWeightsAhead = 3;
+  std::array<Fetch, kBlocksAhead + kWeightsAhead> ahead;
   Input normed, mixed;
   Buffer<float> weights, out, top, sum, row;
   Buffer<uint8_t> patches, element;
@@ -105,6 +107,7 @@ class Pass {
   void project(int index, int threads, int layer, const Input&);
   void attend(int index, int threads, int layer);
   void look_ahead(ThreadSpace&, int index, int threads, const Layer&) const;
+  void look_ahead(ThreadSpace&, int unit, int layer) const;
   void fetch(const Packed&, int begin) const;
   std::pair<int, int> forward_columns(int index, int threads) const;
   int qkv_panels(int layer) const {

@@ -7,13 +7,13 @@
 
 namespace outrider {
 
-// Few rows: a unit is a chunk of positions, for one query head where there are too few units to go round. Many rows: a
+// Few rows: a unit is a chunk of positions, for one query head where chunks are too few to go round. Many rows: a
 // unit is a tile of rows, the last first, since they see the most. Units are taken as threads come; no result depends
 // on who takes which.
 void Pass::plan_units() {
-  int chunks = 0;
-  for (const PassItem& item : items_) chunks += item.chunks * c_.kv_heads;
-  const int step = by_chunk_ && chunks < 8 * threads_ ? 1 : group_;
+  int64_t positions = 0;
+  for (const PassItem& item : items_) positions += item.sequence->rows.back().position + 1;
+  const int step = by_chunk_ && positions * c_.kv_heads < 4 * threads_ * kChunk ? 1 : group_;
   for (const PassItem& item : items_) {
     const int rows = static_cast<int>(item.sequence->rows.size());
     for (int h = 0; h < c_.kv_heads; ++h) {
@@ -47,7 +47,7 @@ void Pass::look_ahead(ThreadSpace& space, int index, int threads, const Layer& l
   space.ahead = {};
   if (!by_chunk_) return;
   const auto [first, last] = forward_columns(index, threads);
-  size_t left = kAheadBytes, place = 0;
+  size_t left = kAheadBytes, place = ThreadSpace::kBlocksAhead;
   const auto add = [&](const Packed& m, int begin, int end) {
     const size_t bytes = std::min(left, static_cast<size_t>(end - begin) * m.panel_bytes);
     const uint8_t* from = m.data + static_cast<size_t>(begin) * m.panel_bytes;
@@ -59,11 +59,26 @@ void Pass::look_ahead(ThreadSpace& space, int index, int threads, const Layer& l
   add(layer.up, first / kLanes, last / kLanes);
 }
 
+// And before those, the keys and values of the unit that comes after this one.
+void Pass::look_ahead(ThreadSpace& space, int unit, int layer) const {
+  const Unit& now = units_[static_cast<size_t>(unit)];
+  if (!by_chunk_ || unit + 1 >= static_cast<int>(units_.size())) return;
+  const Unit& next = units_[static_cast<size_t>(unit) + 1];
+  if (next.item == now.item && next.head == now.head && next.first == now.first) return;  // the same keys
+  const int blocks = static_cast<int>(next.item->sequence->table.blocks()), first = next.first * (kChunk / kCacheBlock);
+  for (int b = first; b < std::min(blocks, first + kChunk / kCacheBlock); ++b) {
+    const uint8_t* keys = next.item->sequence->table.block(b * kCacheBlock) + layout_.keys_at(layer, next.head);
+    space.ahead[static_cast<size_t>(b - first)] = {keys, keys + 2 * layout_.head_bytes()};  // the values follow
+  }
+}
+
 void Pass::attend(int index, int threads, int layer) {
   ThreadSpace& space = *w_.threads[static_cast<size_t>(index)];
   look_ahead(space, index, threads, model_.layers[static_cast<size_t>(layer)]);
-  for (int u = take_unit(index, layer); u >= 0; u = take_unit(index, layer))
+  for (int u = take_unit(index, layer); u >= 0; u = take_unit(index, layer)) {
+    look_ahead(space, u, layer);
     attend_unit(space, units_[static_cast<size_t>(u)], layer);
+  }
 }
 
 void Pass::attend_unit(ThreadSpace& space, const Unit& unit, int layer) {
@@ -101,9 +116,8 @@ void Pass::attend_rows(ThreadSpace& space, const Unit& unit, int layer, int chun
       visible[i * heads + g] = std::min(kChunk, position - chunk * kChunk + 1);
     }
   }
-  Fetch* ahead = space.ahead.data();
-  while (ahead != &space.ahead.back() && ahead->at >= ahead->end) ++ahead;
-  const AttendTile tile{count * heads, d, query, visible, keys, values, space.weights.get(), space.top.get(), space.sum.get(), space.out.get(), ahead};
+  FetchList ahead{space.ahead.data(), space.ahead.data() + space.ahead.size()};
+  const AttendTile tile{count * heads, d, query, visible, keys, values, space.weights.get(), space.top.get(), space.sum.get(), space.out.get(), &ahead};
   k_.attend(tile, model_.cache_type);
   for (int i = 0; i < count; ++i)
     for (int g = 0; g < heads; ++g) {
