@@ -152,10 +152,24 @@ def test_another_runs_weights_to_start_from(plain: Result, folder: Path) -> None
     ended = run(folder, "longer", start=plain.folder, draft_vocab=280, epochs=0.01, learning_rate=1e-9)
     assert plain.before_quantising.alpha[0] > 0.2
     assert ended.before_quantising.alpha[0] == pytest.approx(plain.before_quantising.alpha[0], abs=0.05)
-    with pytest.raises(UsageError, match=r"nowhere has no checkpoint.pt to start from"):
+    with pytest.raises(UsageError, match=r"nowhere has neither checkpoint.pt nor a head to start from"):
         run(folder, "longer2", start=folder / "nowhere")
-    with pytest.raises(UsageError, match="belongs to a run with kind eagle3, not medusa"):
+    with pytest.raises(UsageError, match="plain has kind eagle3, not medusa; start from another one"):
         run(folder, "longer3", start=plain.folder, kind=Kind.MEDUSA)
+
+
+def test_a_head_alone_to_start_from(plain: Result, folder: Path) -> None:
+    """Of a run whose checkpoint is lost: the weights are those of the file, to the bit."""
+    lost = folder / "lost"
+    headfile.write(lost, (found := headfile.read(plain.folder)).spec, found.tensors)
+    ended = run(folder, "from_head", start=lost, epochs=0.01, learning_rate=1e-12)
+    assert ended.before_quantising.alpha == pytest.approx(plain.acceptance.alpha, abs=1e-4)
+    assert tensors(ended.folder)["ids"] == tensors(lost)["ids"]
+    with pytest.raises(UsageError, match=r"lost has depth 3, not 2; start from another one"):
+        run(folder, "from_head2", start=lost, depth=2)
+    (lost / headfile.TENSORS_NAME).write_bytes(b"")
+    with pytest.raises(UsageError, match="train it again or give another folder"):
+        run(folder, "from_head3", start=lost)
 
 
 def test_a_checkpoint_of_other_options_is_refused(plain: Result, folder: Path) -> None:

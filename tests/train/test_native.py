@@ -21,7 +21,7 @@ from outrider.train.types import Kind, TrainOptions
 
 torch = pytest.importorskip("torch", reason="no torch here; 'python3 dev.py setup --oracle' brings it")
 
-from outrider.train.export import pack, unpacked  # noqa: E402
+from outrider.train.packing import pack, unpacked  # noqa: E402
 from outrider.train.setup import Setup, prepare  # noqa: E402
 
 DEPTH, WIDTH, TEXTS = 3, 8, 6

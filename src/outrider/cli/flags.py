@@ -288,7 +288,7 @@ STATES = (
     "has room; a million tokens of the default model take 3.5 GB."
 )
 LEARNING_RATE = "How fast the weights move when they move fastest; --start may want less."
-START = "Begin with the weights of another run's folder."
+START = "Begin with the weights of another run's folder, or of a finished head's."
 RESUME = "Go on from the checkpoint in --out, if there is one."
 TRAIN_SEED = "What the target's questions are drawn with and the training is shuffled with."
 DRY_RUN = "Say what it will take, after measuring for some seconds, and write nothing."

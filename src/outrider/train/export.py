@@ -11,19 +11,17 @@ from dataclasses import asdict, replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-import gguf as ggml
 import numpy as np
 import torch
 
 from outrider.models import headfile
 from outrider.models.safetensors import Array
-from outrider.models.spec import TensorType
 from outrider.train.batch import Batch
 from outrider.train.checkpoint import State
 from outrider.train.evaluate import Tally, measure
+from outrider.train.packing import pack, unpacked
 from outrider.train.setup import Setup
 from outrider.train.sizes import head_spec
-from outrider.train.target import Floats
 from outrider.train.types import Result, TrainOptions
 
 
@@ -72,21 +70,6 @@ def quantised(setup: Setup) -> tuple[dict[str, Array], dict[str, str]]:
             tensors[name] = pack(values, kind)
             parameter.copy_(torch.from_numpy(unpacked(tensors[name], kind.value)))
     return tensors, types
-
-
-def pack(values: Floats, kind: TensorType) -> Array:
-    """A matrix as it is stored."""
-    if kind is TensorType.F32:
-        return values.copy()
-    stored: Array = ggml.quants.quantize(values, ggml.GGMLQuantizationType[kind.value])
-    return stored
-
-
-def unpacked(stored: Array, kind: str) -> Floats:
-    """The values that a stored matrix or norm has."""
-    if kind == TensorType.F32.value:
-        return np.array(stored, np.float32)  # torch wants arrays that it may write to
-    return np.asarray(ggml.quants.dequantize(stored, ggml.GGMLQuantizationType[kind]), np.float32)
 
 
 def _provenance(setup: Setup, state: State, tally: Tally, early: bool) -> dict[str, Any]:

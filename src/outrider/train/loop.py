@@ -116,8 +116,9 @@ class Trainer:
             return self._say(Phase.READ, f"going on after step {self.state.step}")
         if options.epochs is not None:
             self.state.steps = max(1, round(options.epochs * self._plan.epoch_steps))
-        if options.start is not None:
-            _start(options, setup)
+        if setup.origin is not None:
+            rows = setup.origin.rows(setup.ids, setup.head.head.detach().cpu())
+            setup.head.load_state_dict({**setup.origin.weights, "head": rows})
         self._say(
             Phase.READ,
             f"{len(setup.corpus.train)} texts with {setup.corpus.starts} tokens to train on; {len(setup.ids)} ids "
@@ -273,21 +274,3 @@ class Trainer:
             )
         )
         self._pace.reported()
-
-
-def _start(options: TrainOptions, setup: Setup) -> None:
-    """Take the weights of another run; of the draft vocabulary's rows those of the ids that both have."""
-    assert options.start is not None
-    found = checkpoint.load(options.start)
-    if found is None:
-        raise UsageError(f"{options.start} has no {checkpoint.NAME} to start from; give the folder of another run")
-    checkpoint.check(
-        options.start, found, {name: setup.identity()[name] for name in ("target", "kind", "taps", "depth")}
-    )
-    weights = dict(found["best"] or found["weights"])
-    place = {int(token): entry for entry, token in enumerate(found["ids"])}
-    rows = setup.head.head.detach().cpu().clone()
-    for entry, token in enumerate(setup.ids.tolist()):
-        if token in place:
-            rows[entry] = weights["head"][place[token]]
-    setup.head.load_state_dict({**weights, "head": rows})

@@ -13,12 +13,13 @@ import torch
 from outrider.backends.native import NativeBackend
 from outrider.errors import UsageError
 from outrider.models.fingerprint import fingerprint
-from outrider.train import checkpoint, corpus, data
+from outrider.train import corpus, data, origin
 from outrider.train.batch import Batcher
 from outrider.train.corpus import Corpus, Ids
 from outrider.train.features import Extractor, Kept
 from outrider.train.medusa import MedusaHead
 from outrider.train.model import EagleHead, Shape
+from outrider.train.origin import Origin
 from outrider.train.sizes import default_taps
 from outrider.train.states import StateFolder
 from outrider.train.target import Target
@@ -42,6 +43,7 @@ class Setup:
     batcher: Batcher
     kept: Kept
     threads: int
+    origin: Origin | None  # whose weights it starts with
 
     def identity(self) -> dict[str, object]:
         """What must not change between the parts of a run: all that its result depends on."""
@@ -63,14 +65,18 @@ def prepare(options: TrainOptions) -> Setup:
     spec = target.spec
     texts = corpus.split(data.dialogues(options.data, target.file), target.file.tokenizer.eos, options.held_out)
     ids, coverage = corpus.draft_vocabulary(texts.train, options.draft_vocab, spec.vocab)
-    taps = options.taps or _taps_of(options) or default_taps(options.kind, spec.layers)
+    whose = fingerprint(target.file).hex()
+    start = None if options.start is None else origin.read(options.start)
+    theirs = start.taps if start is not None and start.kind is options.kind else ()
+    taps = options.taps or theirs or default_taps(options.kind, spec.layers)
     if options.kind is Kind.MEDUSA and len(taps) != 1:
         raise UsageError(f"taps are {taps}; a medusa head reads one state")
+    if start is not None:
+        start.check(whose, options.kind, taps, options.depth)
     options = replace(options, taps=taps)
     device = _device(options.device)
     head = _head(options, target, ids, len(taps), device)
     backend = NativeBackend(target.file, threads=options.threads)
-    whose = fingerprint(target.file).hex()
     width = len(taps) * spec.hidden
     shelf = None if options.states is None else StateFolder(options.states, whose, taps, width)
     kept = Kept(Extractor(backend, taps, spec.hidden, spec.norm_eps), options.memory_bytes, shelf)
@@ -87,14 +93,8 @@ def prepare(options: TrainOptions) -> Setup:
         batcher=Batcher(ids, spec.vocab, device),
         kept=kept,
         threads=backend.capabilities.threads,
+        origin=start,
     )
-
-
-def _taps_of(options: TrainOptions) -> tuple[int, ...]:
-    """The states that the head read which this one starts from; () where there is none."""
-    found = None if options.start is None else checkpoint.load(options.start)
-    same = found is not None and found["identity"]["kind"] == options.kind.value
-    return tuple(found["identity"]["taps"]) if found is not None and same else ()
 
 
 def _head(options: TrainOptions, target: Target, ids: Ids, taps: int, device: torch.device) -> Head:
