@@ -20,6 +20,14 @@ from outrider.policy.base import Policy
 
 ALONE = Load(1, 1)
 
+# T(n) in T(1), from n = 1 on, as measured on the machine of docs/benchmarks.md in hours with and without busy
+# neighbours: where the first four rows are nearly free, and where memory is so fast that each row costs a tenth of a
+# pass or more.
+CLOCKS = {
+    "free": (1.0, 1.03, 1.05, 1.07, 1.21, 1.34, 1.46, 1.57, 1.75, 1.92, 2.1, 2.27, 2.45, 2.6, 2.78, 2.95, 3.1),
+    "dear": (1.0, 1.0, 1.1, 1.24, 1.46, 1.62, 1.83, 2.05, 2.3, 2.5, 2.75, 3.0, 3.2, 3.4, 3.6, 3.8, 4.0),
+}
+
 
 def parsed(parser: argparse.ArgumentParser) -> argparse.Namespace:
     """The command line, with --ratios. Raises UsageError for ratios that are no times."""

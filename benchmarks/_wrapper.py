@@ -16,6 +16,7 @@ class Wrapper:
         self.name = inner.name
         self.names = names(inner)
         self.followers = int(getattr(inner, "followers", 0))
+        self.weighs = bool(getattr(inner, "weighs", False))
         self._inner = inner
 
     def begin(self, seq: int, prompt: Sequence[int]) -> None:

@@ -1,6 +1,6 @@
 """The goodput policy against plain decoding and against every fixed draft length, measured in turn.
 
-    python benchmarks/goodput.py [--drafter auto] [--store FILE] [--gamma 1 2 4 8] [--no-profile]
+    python benchmarks/goodput.py [--drafter auto] [--store FILE] [--gamma 1 2 4 8] [--no-profile] [--clock free]
 
 Three questions, each with the floor that the policy has to hold:
 - never slower: a prompt and an answer of random words, with drafters that guess nothing, everything wrong, or slowly;
@@ -13,6 +13,9 @@ The last two are asked of one drafter, --drafter.
 
 The texts of the first two are scripted: every pass is computed and every row's token drawn, as always, but the script's
 token takes its place. So the cost is the model's and the text is known. Best means best over all rounds together.
+
+With --clock nothing is measured: passes take what that clock of benchmarks/_clock.py says, and drafting its share, so
+that what comes out depends on the texts alone, and not on how busy the machine is.
 """
 
 from __future__ import annotations
@@ -21,21 +24,23 @@ import argparse
 import random
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, TypeAlias, cast
+from unittest.mock import patch
 
 import _prompts
 import _report
+from _clock import CLOCKS, costing
+from _pretended import Passes, Pretended, Priced, PricedHead
 from _report import Spread
-from _wrapper import Wrapper
 
 from outrider import loading
 from outrider.api import Request
 from outrider.backends.base import Backend, Extend
-from outrider.core.step import Budget, View
-from outrider.core.types import Draft
+from outrider.backends.native import NativeBackend
 from outrider.cost import profile
 from outrider.cost.model import StepCost, fit
 from outrider.drafters.base import Drafter
@@ -91,22 +96,11 @@ class _ScriptedScores:
         return self._script[min(position + 1, len(self._script) - 1)]
 
 
-class Slow(Wrapper):
-    """Another drafter, later: so many seconds for being asked, and so many for each node that it drafts."""
-
-    def __init__(self, inner: Drafter, ask_s: float, node_s: float) -> None:
-        super().__init__(inner)
-        self.name = f"slow {inner.name}"
-        self._ask_s = ask_s
-        self._node_s = node_s
-
-    def propose(self, views: Sequence[View], budgets: Sequence[Budget]) -> list[Draft]:
-        until = time.perf_counter() + self._ask_s
-        drafts = self._inner.propose(views, budgets)
-        until += self._node_s * sum(len(draft) for draft in drafts)
-        while time.perf_counter() < until:
-            pass
-        return drafts
+def spin(seconds: float) -> None:
+    """Wait as a busy drafter would."""
+    until = time.perf_counter() + seconds
+    while time.perf_counter() < until:
+        pass
 
 
 Make: TypeAlias = Callable[[Drafter | None], Policy]
@@ -128,6 +122,8 @@ class Bench:
     gammas: Sequence[int]
     rounds: int
     vocab: int
+    clock: Callable[[], float]
+    wait: Callable[[float], None]
 
     def ours(self, drafter: Drafter | None) -> Policy:
         """As outrider.load makes it for a drafter, but for the cost."""
@@ -137,15 +133,14 @@ class Bench:
         """Ours, and every fixed length."""
         return {OURS: self.ours, **{f"gamma {gamma}": fixed(gamma) for gamma in self.gammas}}
 
-
-def timed(engine: Engine, ids: Sequence[int], count: int, skip: int) -> tuple[int, float]:
-    """Tokens and seconds of an answer, from the first chunk on that ends behind its first `skip` tokens."""
-    found, first, start = 0, 0, 0.0
-    for chunk in engine.generate([Request(ids, count, ignore_eos=True)]):
-        found += len(chunk.token_ids)
-        if not start and found > skip:
-            start, first = time.perf_counter(), found
-    return found - first, time.perf_counter() - start
+    def timed(self, engine: Engine, ids: Sequence[int], count: int, skip: int) -> tuple[int, float]:
+        """Tokens and seconds of an answer, from the first chunk on that ends behind its first `skip` tokens."""
+        found, first, start = 0, 0, 0.0
+        for chunk in engine.generate([Request(ids, count, ignore_eos=True)]):
+            found += len(chunk.token_ids)
+            if not first and found > skip:
+                start, first = self.clock(), found
+        return found - first, self.clock() - start
 
 
 def never_slower(bench: Bench, count: int) -> dict[str, Spread]:
@@ -155,8 +150,8 @@ def never_slower(bench: Bench, count: int) -> dict[str, Spread]:
         bench.drafter().name: bench.drafter,
         "one id for ever": partial(drafters.constant, 5000),
         "random ids": partial(drafters.uniform, bench.vocab, 1),
-        "n-gram, 5 ms late": lambda: Slow(NgramDrafter(), 5e-3, 0.0),
-        "one id, 1 ms a node": lambda: Slow(drafters.constant(5000), 0.0, 1e-3),
+        "n-gram, 5 ms late": lambda: Priced(NgramDrafter(), bench.wait, 5e-3, 0.0),
+        "one id, 1 ms a node": lambda: Priced(drafters.constant(5000), bench.wait, 0.0, 1e-3),
     }
     speeds: dict[str, list[float]] = {name: [] for name in (PLAIN, *makers)}
     for number in range(bench.rounds):
@@ -166,7 +161,7 @@ def never_slower(bench: Bench, count: int) -> dict[str, Spread]:
         for name in speeds:
             drafter = None if name == PLAIN else makers[name]()
             engine = bench.engine(drafter, fixed(0) if drafter is None else bench.ours, True)
-            tokens, seconds = timed(engine, text[:PROMPT_TOKENS], count, LEARNING_TOKENS)
+            tokens, seconds = bench.timed(engine, text[:PROMPT_TOKENS], count, LEARNING_TOKENS)
             speeds[name].append(tokens / seconds)
         _report.say(f"never slower: round {number + 1} of {bench.rounds} done")
     return {name: Spread.of_ratios(speeds[name], speeds[PLAIN]) for name in makers}
@@ -182,7 +177,7 @@ def comes_back(bench: Bench, count: int) -> dict[str, Spread]:
         bench.scripted.script = text + text[:half]
         for name, policy in bench.policies().items():
             engine = bench.engine(bench.drafter(), policy, True)
-            tokens, seconds = timed(engine, text[:PROMPT_TOKENS], 2 * half, half)
+            tokens, seconds = bench.timed(engine, text[:PROMPT_TOKENS], 2 * half, half)
             speeds[name].append(tokens / seconds)
         _report.say(f"it comes back: round {number + 1} of {bench.rounds} done")
     return _against_best(speeds)
@@ -196,7 +191,7 @@ def mixed(bench: Bench, prompts: Sequence[_prompts.Prompt], count: int) -> dict[
         runs: dict[str, list[tuple[int, float]]] = {name: [] for name in engines}
         for prompt in prompts:
             for name, engine in engines.items():
-                runs[name].append(timed(engine, prompt.ids, count, 0))
+                runs[name].append(bench.timed(engine, prompt.ids, count, 0))
         for name, of_policy in runs.items():
             speeds[name].append(sum(tokens for tokens, _ in of_policy) / sum(seconds for _, seconds in of_policy))
         _report.say(f"mixed text: round {number + 1} of {bench.rounds} done")
@@ -208,24 +203,44 @@ def _against_best(speeds: dict[str, list[float]]) -> dict[str, Spread]:
     return {name: Spread.of_ratios(of_policy, speeds[best]) for name, of_policy in speeds.items()}
 
 
-def prepare(arguments: argparse.Namespace) -> tuple[Bench, list[_prompts.Prompt]]:
-    """Load the model and, unless that is not wanted, measure what its passes cost."""
+PASS_S, ASK_S, NODE_S, OTHER_S = 3.7e-3, 90e-6, 8e-6, 60e-6  # of a pretended step, as in asking.py
+
+
+def prepare(arguments: argparse.Namespace, stack: ExitStack) -> tuple[Bench, list[_prompts.Prompt]]:
+    """Load the model and, unless that is not wanted or a clock is given, measure what its passes cost."""
     path = sources.resolve(arguments.model)
     llm, data = loading.load(path, "none", threads=arguments.threads), gguf.read(path).tokenizer
+    backend = llm.backend
+    make: Callable[[], Drafter] = partial(loading.make_drafter, llm, arguments.drafter, arguments.store)
+    clock, wait, drafter = time.perf_counter, spin, make
     cost = None
-    if arguments.profile:
+    if arguments.clock:
+        clock = pretended = Pretended()
+        cost = costing(PASS_S, CLOCKS[arguments.clock])
+        host = type(cast(NativeBackend, backend))
+        attach = host.attach
+        stack.enter_context(
+            patch.object(host, "attach", lambda *given: PricedHead(attach(*given), pretended.wait, PASS_S))
+        )
+        backend = cast(Backend, Passes(backend, pretended, cost, OTHER_S))
+        wait = pretended.wait
+
+        def drafter() -> Drafter:
+            return Priced(make(), pretended.wait, ASK_S, NODE_S)
+    elif arguments.profile:
         date = datetime.now(UTC).isoformat(timespec="seconds")
-        cost = fit(profile.measure(llm.backend, profile.QUICK, time.perf_counter, date).passes)
-    scripted = Scripted(llm.backend)
+        cost = fit(profile.measure(backend, profile.QUICK, time.perf_counter, date).passes)
+    scripted = Scripted(backend)
 
     def engine(drafter: Drafter | None, make_policy: Make, by_script: bool) -> Engine:
-        computed = cast(Backend, scripted) if by_script else llm.backend
+        computed = cast(Backend, scripted) if by_script else backend
         text = partial(Detokenizer, llm.tokenizer, skip_special=True)
-        return Engine(computed, drafter, make_policy(drafter), text, llm.tokenizer.eos_ids)
+        return Engine(computed, drafter, make_policy(drafter), text, llm.tokenizer.eos_ids, clock=clock)
 
     prompts = _prompts.prompts(arguments.questions, arguments.per_group, data)
-    make = partial(loading.make_drafter, llm, arguments.drafter, arguments.store)
-    return Bench(engine, make, scripted, cost, arguments.gamma, arguments.rounds, llm.backend.vocab), prompts
+    known = cost if arguments.profile else None
+    bench = Bench(engine, drafter, scripted, known, arguments.gamma, arguments.rounds, backend.vocab, clock, wait)
+    return bench, prompts
 
 
 def main() -> None:
@@ -239,16 +254,18 @@ def main() -> None:
     parser.add_argument("--store", help="a store for auto")
     parser.set_defaults(per_group=2)
     parser.add_argument("--no-profile", dest="profile", action="store_false", help="let the policy start from a prior")
+    parser.add_argument("--clock", choices=tuple(CLOCKS), help="measure nothing: pretend that passes take so long")
     arguments = parser.parse_args()
     if arguments.max_tokens < 2 * LEARNING_TOKENS:
         raise OutriderError(f"--max-tokens is {arguments.max_tokens}; an answer needs at least {2 * LEARNING_TOKENS}")
     _report.begin(arguments)
-    bench, prompts = prepare(arguments)
-    found = {
-        "never slower": never_slower(bench, arguments.max_tokens),
-        "it comes back": comes_back(bench, arguments.max_tokens),
-        "mixed text": mixed(bench, prompts, arguments.max_tokens),
-    }
+    with ExitStack() as stack:
+        bench, prompts = prepare(arguments, stack)
+        found = {
+            "never slower": never_slower(bench, arguments.max_tokens),
+            "it comes back": comes_back(bench, arguments.max_tokens),
+            "mixed text": mixed(bench, prompts, arguments.max_tokens),
+        }
     if not arguments.json:
         for name, spreads in found.items():
             _report.table(
@@ -258,7 +275,7 @@ def main() -> None:
         name: {"floor": FLOORS[name], **{who: spread.data() for who, spread in spreads.items()}}
         for name, spreads in found.items()
     }
-    _report.finish(arguments, {"profile": arguments.profile, "questions": data})
+    _report.finish(arguments, {"profile": arguments.profile, "clock": arguments.clock, "questions": data})
 
 
 if __name__ == "__main__":
