@@ -33,7 +33,7 @@ class Pretended:
 
 
 class Passes:
-    """A backend whose passes take T(n), and what else a step takes."""
+    """A backend whose passes take T(n) and what else a step takes, which so counts as the pass's."""
 
     def __init__(self, backend: Any, clock: Pretended, cost: StepCost, other_s: float) -> None:
         self._backend, self._clock, self._cost, self._other_s = backend, clock, cost, other_s

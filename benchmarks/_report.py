@@ -90,8 +90,11 @@ def start(main: Callable[[], None]) -> None:
         sys.exit(str(error))
 
 
-def begin(arguments: argparse.Namespace) -> None:
-    """Check the rounds, where a script has them, and, unless a program reads on, say where and when."""
+def begin(arguments: argparse.Namespace, timed: bool = True) -> None:
+    """Check the rounds, where a script has them, and, unless a program reads on, say where and when.
+
+    timed: whether the machine's own speed is measured.
+    """
     rounds = vars(arguments).get("rounds")
     if rounds is not None and rounds < 1:
         raise OutriderError(
@@ -100,7 +103,7 @@ def begin(arguments: argparse.Namespace) -> None:
     if rounds is not None and rounds < LEAST_ROUNDS:
         say(f"--rounds {rounds} shows that the script works; quote figures of at least {LEAST_ROUNDS} rounds")
     load = os.getloadavg()[0]
-    if rounds is not None and load > QUIET_LOAD:
+    if timed and rounds is not None and load > QUIET_LOAD:
         say(f"the machine is busy (load {load:.1f}): wait until it is quiet, or do not quote what follows")
     if not arguments.json:
         for name, value in machine().items():

@@ -28,7 +28,7 @@ from unittest.mock import patch
 
 import _prompts
 import _report
-from _clock import CLOCKS, Clock, Sum, costing, parsed, replay
+from _clock import ASK_S, CLOCKS, NODE_S, OTHER_S, PASS_S, Clock, Sum, costing, parsed, replay
 from _replay import Walk, Written, write
 
 from outrider import loading
@@ -248,10 +248,13 @@ def main() -> None:
     _prompts.add_options(parser, _PROMPTS)
     parser.set_defaults(per_group=160)
     parser.add_argument("--tokens", type=int, default=128, help="of each answer; default 128")
-    parser.add_argument("--pass-ms", type=float, default=3.7, help="T(1); default 3.7")
-    parser.add_argument("--draft-us", type=float, default=90.0, help="of drafting, the head left out; default 90")
-    parser.add_argument("--node-us", type=float, default=8.0, help="of each node drafted; default 8")
-    parser.add_argument("--other-us", type=float, default=60.0, help="of the engine; default 60")
+    for name, seconds, what in (
+        ("--draft-us", ASK_S, "of drafting, the head left out"),
+        ("--node-us", NODE_S, "of each node drafted"),
+        ("--other-us", OTHER_S, "of the engine"),
+    ):
+        parser.add_argument(name, type=float, default=1e6 * seconds, help=f"{what}; default %(default).0f")
+    parser.add_argument("--pass-ms", type=float, default=1e3 * PASS_S, help="T(1); default %(default).1f")
     arguments = parsed(parser)
     _report.begin(arguments)
     run(arguments)

@@ -33,7 +33,7 @@ from unittest.mock import patch
 
 import _prompts
 import _report
-from _clock import CLOCKS, costing
+from _clock import ASK_S, CLOCKS, NODE_S, OTHER_S, PASS_S, costing
 from _pretended import Passes, Pretended, Priced, PricedHead
 from _report import Spread
 
@@ -203,30 +203,22 @@ def _against_best(speeds: dict[str, list[float]]) -> dict[str, Spread]:
     return {name: Spread.of_ratios(of_policy, speeds[best]) for name, of_policy in speeds.items()}
 
 
-PASS_S, ASK_S, NODE_S, OTHER_S = 3.7e-3, 90e-6, 8e-6, 60e-6  # of a pretended step, as in asking.py
-
-
 def prepare(arguments: argparse.Namespace, stack: ExitStack) -> tuple[Bench, list[_prompts.Prompt]]:
     """Load the model and, unless that is not wanted or a clock is given, measure what its passes cost."""
     path = sources.resolve(arguments.model)
     llm, data = loading.load(path, "none", threads=arguments.threads), gguf.read(path).tokenizer
     backend = llm.backend
-    make: Callable[[], Drafter] = partial(loading.make_drafter, llm, arguments.drafter, arguments.store)
-    clock, wait, drafter = time.perf_counter, spin, make
+    clock, wait = time.perf_counter, spin
     cost = None
     if arguments.clock:
         clock = pretended = Pretended()
+        wait = pretended.wait
         cost = costing(PASS_S, CLOCKS[arguments.clock])
-        host = type(cast(NativeBackend, backend))
-        attach = host.attach
+        attach = NativeBackend.attach
         stack.enter_context(
-            patch.object(host, "attach", lambda *given: PricedHead(attach(*given), pretended.wait, PASS_S))
+            patch.object(NativeBackend, "attach", lambda *given: PricedHead(attach(*given), wait, PASS_S))
         )
         backend = cast(Backend, Passes(backend, pretended, cost, OTHER_S))
-        wait = pretended.wait
-
-        def drafter() -> Drafter:
-            return Priced(make(), pretended.wait, ASK_S, NODE_S)
     elif arguments.profile:
         date = datetime.now(UTC).isoformat(timespec="seconds")
         cost = fit(profile.measure(backend, profile.QUICK, time.perf_counter, date).passes)
@@ -235,9 +227,12 @@ def prepare(arguments: argparse.Namespace, stack: ExitStack) -> tuple[Bench, lis
     def engine(drafter: Drafter | None, make_policy: Make, by_script: bool) -> Engine:
         computed = cast(Backend, scripted) if by_script else backend
         text = partial(Detokenizer, llm.tokenizer, skip_special=True)
+        if arguments.clock and drafter is not None:
+            drafter = Priced(drafter, wait, ASK_S, NODE_S)
         return Engine(computed, drafter, make_policy(drafter), text, llm.tokenizer.eos_ids, clock=clock)
 
     prompts = _prompts.prompts(arguments.questions, arguments.per_group, data)
+    drafter = partial(loading.make_drafter, llm, arguments.drafter, arguments.store)
     known = cost if arguments.profile else None
     bench = Bench(engine, drafter, scripted, known, arguments.gamma, arguments.rounds, backend.vocab, clock, wait)
     return bench, prompts
@@ -258,7 +253,7 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.max_tokens < 2 * LEARNING_TOKENS:
         raise OutriderError(f"--max-tokens is {arguments.max_tokens}; an answer needs at least {2 * LEARNING_TOKENS}")
-    _report.begin(arguments)
+    _report.begin(arguments, timed=not arguments.clock)
     with ExitStack() as stack:
         bench, prompts = prepare(arguments, stack)
         found = {

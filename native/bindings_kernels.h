@@ -104,7 +104,7 @@ nb::tuple attend_with(const Kernels& k, FloatIn queries, const std::vector<int>&
                       nb::ndarray<const T, nb::c_contig, nb::device::cpu> values, CacheType type) {
   check_kernel(queries.ndim() == 2, "queries must be [n, d]");
   const size_t n = queries.shape(0), d = queries.shape(1);
-  check_kernel(d % kLanes == 0 && visible.size() == n, "queries must be [n, d], d a multiple of 16");
+  check_kernel(d % kLanes == 0 && d <= kMaxHeadDim && visible.size() == n, "queries must be [n, d], d a multiple of 16 up to 256");
   check_kernel(keys.size() == kChunk * d && values.size() == kChunk * d, "keys and values must hold 256 positions");
   for (int v : visible) check_kernel(v >= 1 && v <= kChunk, "visible must be within 1 and 256");
   const void *key[kChunkGroups], *value[kChunkGroups];

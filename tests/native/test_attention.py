@@ -156,6 +156,9 @@ def test_wrong_sizes_are_refused() -> None:
     flat, keys, values = c.queries[0], c.keys.astype(F), c.values.astype(F)
     with pytest.raises(ValueError, match=r"\[n, d\]"):
         _native.kernel_attend("portable", flat, [1], keys, values)
+    wide = np.zeros((256, 272), F)
+    with pytest.raises(ValueError, match="up to 256"):
+        _native.kernel_attend("portable", wide[:1], [1], wide, wide)
     for a, b in ((18, 17), (2, 2), (17, 17)):
         with pytest.raises(ValueError, match="2 \\+ d"):
             _native.kernel_merge("portable", np.zeros(a, F), np.zeros(b, F))

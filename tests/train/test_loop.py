@@ -222,3 +222,7 @@ def test_a_head_reads_the_states_of_the_one_that_it_starts_from(folder: Path) ->
     first = run(folder, "two", taps=(1, 3), epochs=0.01)
     second = run(folder, "two_more", start=first.folder, epochs=0.01)
     assert headfile.read(second.folder).spec.taps == (1, 3)
+    # Going on with the second takes nothing more of the first, which may be gone.
+    again = run(folder, "two_more", start=folder / "gone", epochs=0.01)
+    assert again.steps == second.steps
+    assert headfile.read(again.folder).spec.taps == (1, 3)

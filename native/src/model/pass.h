@@ -107,7 +107,7 @@ class Pass {
   void project(int index, int threads, int layer, const Input&);
   void attend(int index, int threads, int layer);
   void look_ahead(ThreadSpace&, int index, int threads, const Layer&) const;
-  void look_ahead(ThreadSpace&, int unit, int layer) const;
+  void look_ahead(ThreadSpace&, int unit, int end, int layer) const;
   void fetch(const Packed&, int begin) const;
   std::pair<int, int> forward_columns(int index, int threads) const;
   int qkv_panels(int layer) const {

@@ -59,11 +59,10 @@ void Pass::look_ahead(ThreadSpace& space, int index, int threads, const Layer& l
   add(layer.up, first / kLanes, last / kLanes);
 }
 
-// And before those, the keys and values of the unit that comes after this one.
-void Pass::look_ahead(ThreadSpace& space, int unit, int layer) const {
-  const Unit& now = units_[static_cast<size_t>(unit)];
-  if (!by_chunk_ || unit + 1 >= static_cast<int>(units_.size())) return;
-  const Unit& next = units_[static_cast<size_t>(unit) + 1];
+// And before those, the keys and values of the thread's next unit, where it is of another chunk.
+void Pass::look_ahead(ThreadSpace& space, int unit, int end, int layer) const {
+  if (!by_chunk_ || unit + 1 == end) return;
+  const Unit &now = units_[static_cast<size_t>(unit)], &next = units_[static_cast<size_t>(unit) + 1];
   if (next.item == now.item && next.head == now.head && next.first == now.first) return;  // the same keys
   const int blocks = static_cast<int>(next.item->sequence->table.blocks()), first = next.first * (kChunk / kCacheBlock);
   for (int b = first; b < std::min(blocks, first + kChunk / kCacheBlock); ++b) {
@@ -75,8 +74,9 @@ void Pass::look_ahead(ThreadSpace& space, int unit, int layer) const {
 void Pass::attend(int index, int threads, int layer) {
   ThreadSpace& space = *w_.threads[static_cast<size_t>(index)];
   look_ahead(space, index, threads, model_.layers[static_cast<size_t>(layer)]);
+  const int end = share(static_cast<int>(units_.size()), index + 1, threads);
   for (int u = take_unit(index, layer); u >= 0; u = take_unit(index, layer)) {
-    look_ahead(space, u, layer);
+    if (u < end) look_ahead(space, u, end, layer);
     attend_unit(space, units_[static_cast<size_t>(u)], layer);
   }
 }

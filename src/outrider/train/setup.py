@@ -5,7 +5,9 @@ Dimensions: V vocabulary, H hidden, D draft vocabulary.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,7 +15,7 @@ import torch
 from outrider.backends.native import NativeBackend
 from outrider.errors import UsageError
 from outrider.models.fingerprint import fingerprint
-from outrider.train import corpus, data, origin
+from outrider.train import checkpoint, corpus, data, origin
 from outrider.train.batch import Batcher
 from outrider.train.corpus import Corpus, Ids
 from outrider.train.features import Extractor, Kept
@@ -66,9 +68,9 @@ def prepare(options: TrainOptions) -> Setup:
     texts = corpus.split(data.dialogues(options.data, target.file), target.file.tokenizer.eos, options.held_out)
     ids, coverage = corpus.draft_vocabulary(texts.train, options.draft_vocab, spec.vocab)
     whose = fingerprint(target.file).hex()
-    start = None if options.start is None else origin.read(options.start)
-    theirs = start.taps if start is not None and start.kind is options.kind else ()
-    taps = options.taps or theirs or default_taps(options.kind, spec.layers)
+    going_on = checkpoint.load(options.out) if options.resume else None  # needs nothing more of where it started from
+    start = origin.read(options.start) if options.start is not None and going_on is None else None
+    taps = options.taps or _taps_of(options.kind, going_on, start) or default_taps(options.kind, spec.layers)
     if options.kind is Kind.MEDUSA and len(taps) != 1:
         raise UsageError(f"taps are {taps}; a medusa head reads one state")
     if start is not None:
@@ -95,6 +97,13 @@ def prepare(options: TrainOptions) -> Setup:
         threads=backend.capabilities.threads,
         origin=start,
     )
+
+
+def _taps_of(kind: Kind, going_on: Mapping[str, Any] | None, start: Origin | None) -> tuple[int, ...]:
+    """The states that this run read so far, or the one that it starts from; () where neither is of the kind."""
+    if going_on is not None:
+        return tuple(going_on["identity"]["taps"]) if going_on["identity"]["kind"] == kind.value else ()
+    return start.taps if start is not None and start.kind is kind else ()
 
 
 def _head(options: TrainOptions, target: Target, ids: Ids, taps: int, device: torch.device) -> Head:

@@ -40,7 +40,8 @@ class TrainOptions:
     The number of steps follows from `epochs`, and then the same seed gives the same head on the same machine; with
     `minutes` the run ends, its learning rate down, when they are over. One of the two must be given.
     A run writes `out`/checkpoint every `checkpoint_s` seconds; with `resume` it goes on from there if there is one.
-    `start` takes the weights (not the optimiser) of another run's folder: more text, more epochs.
+    `start` takes the weights (not the optimiser) of another run's folder, or of a finished head's: more text, more
+    epochs.
     """
 
     target: Path
