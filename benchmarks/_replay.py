@@ -9,7 +9,7 @@ from typing import TypeAlias
 import _prompts
 
 from outrider.api import Sampling
-from outrider.backends.base import Backend, Extend, Want
+from outrider.backends.base import GREEDY, Backend, Extend, Head, HeadChain, HeadDrawn, Want
 from outrider.core.step import Budget, Outcome, Tokens, View
 from outrider.core.types import EMPTY, Draft
 from outrider.drafters.base import Drafter
@@ -88,3 +88,45 @@ class Walk:
             return
         self._backend.extend([Extend(self._seq, tokens, None, [Want.NONE] * len(tokens))])
         self._backend.commit([(self._seq, range(len(tokens)))])
+
+
+class _Recorder:
+    """Notes what a head drafts at every place; drafts nothing."""
+
+    name = "recorder"
+
+    def __init__(self, head: Head, steps: int, width: int, least: float) -> None:
+        self._head, self._steps, self._width, self._least = head, steps, width, least
+        self.said: list[dict[int, HeadDrawn]] = []
+
+    def begin(self, seq: int, prompt: Sequence[int]) -> None:
+        self._head.begin(seq)
+        self.said.append({})
+
+    def propose(self, views: Sequence[View], budgets: Sequence[Budget]) -> list[Draft]:
+        for view in views:
+            at = len(view.tokens)
+            item = HeadChain(view.seq, view.tokens[-1], self._steps, GREEDY, at, self._width, self._least)
+            (self.said[-1][at],) = self._head.draft([item])
+        return [EMPTY] * len(views)
+
+    def observe(self, outcomes: Sequence[Outcome]) -> None:
+        """The head hears from the backend."""
+
+    def end(self, seq: int) -> None:
+        self._head.end(seq)
+
+
+def chains(
+    written: Sequence[Written], backend: Backend, head: Head, steps: int, width: int, least: float
+) -> list[dict[int, HeadDrawn]]:
+    """The greedy chain that a head drafts before each token of each answer but the first, by that token's position."""
+    recorder = _Recorder(head, steps, width, least)
+    walk = Walk(recorder, backend)
+    for one in written:
+        walk.begin(one)
+        for at in range(1, len(one.answer)):
+            walk.draft(Budget(1, 1))
+            walk.step(one, at, at + 1)
+        walk.end()
+    return recorder.said

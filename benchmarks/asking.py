@@ -29,12 +29,11 @@ from unittest.mock import patch
 import _prompts
 import _report
 from _clock import ASK_S, CLOCKS, NODE_S, OTHER_S, PASS_S, Clock, Sum, costing, parsed, replay
-from _replay import Walk, Written, write
+from _replay import Written, chains, write
 
 from outrider import loading
-from outrider.backends.base import GREEDY, Head, HeadChain, HeadDrawn, HeadHost
-from outrider.core.step import Budget, Load, Outcome, StepTime, View
-from outrider.core.types import EMPTY, Draft
+from outrider.backends.base import Head, HeadChain, HeadDrawn, HeadHost
+from outrider.core.step import Budget, Load, StepTime, View
 from outrider.cost.model import StepCost
 from outrider.drafters import blended
 from outrider.drafters import head as heads
@@ -53,33 +52,6 @@ from outrider.policy.goodput import MOST_NODES, Goodput
 CHAINS = (0.2, 0.35, 0.5, 0.65)
 _LEAST = 0.1  # of the chains that are recorded
 _PROMPTS = Path(__file__).resolve().parents[1] / "training" / "fit.jsonl"
-
-
-class Recorder:
-    """Notes what a head says at every place; drafts nothing."""
-
-    name = "recorder"
-
-    def __init__(self, head: Head) -> None:
-        self._head = head
-        self.said: list[dict[int, HeadDrawn]] = []  # of each answer, by the position of the first guess
-
-    def begin(self, seq: int, prompt: Sequence[int]) -> None:
-        self._head.begin(seq)
-        self.said.append({})
-
-    def propose(self, views: Sequence[View], budgets: Sequence[Budget]) -> list[Draft]:
-        for view in views:
-            at = len(view.tokens)
-            item = HeadChain(view.seq, view.tokens[-1], MOST_NODES, GREEDY, at, heads.WIDTH, _LEAST)
-            (self.said[-1][at],) = self._head.draft([item])
-        return [EMPTY] * len(views)
-
-    def observe(self, outcomes: Sequence[Outcome]) -> None:
-        """The head hears from the backend."""
-
-    def end(self, seq: int) -> None:
-        self._head.end(seq)
 
 
 class Recalled:
@@ -206,20 +178,13 @@ def run(arguments: argparse.Namespace) -> None:
     texts = [text for group in _prompts.turns(arguments.questions, arguments.per_group).values() for text in group]
     written = [write(llm, _prompts.Prompt("own", llm.encode(text)), arguments.tokens) for text in texts]
     head = host.attach(headfile.read(Path(folder)))
-    recorder = Recorder(head)
-    walk = Walk(recorder, llm.backend)
-    for one in written:
-        walk.begin(one)
-        for at in range(1, len(one.answer)):
-            walk.draft(Budget(1, 1))
-            walk.step(one, at, at + 1)
-        walk.end()
+    said = chains(written, llm.backend, head, MOST_NODES, heads.WIDTH, _LEAST)
     results: dict[str, dict[str, dict[str, float]]] = {}
     clocks = {"given": tuple(arguments.ratios)} if arguments.ratios else CLOCKS
     for name, ratios in clocks.items():
         cost = costing(1e-3 * arguments.pass_ms, ratios)
         times = (1e-6 * us for us in (arguments.draft_us, arguments.node_us, arguments.other_us))
-        found = trials(Trial(written, recorder.said, head, StoreFile(store), cost, *times))
+        found = trials(Trial(written, said, head, StoreFile(store), cost, *times))
         results[name] = {
             how: {
                 "tokens_per_pass": total.tokens / total.passes,

@@ -18,59 +18,25 @@ from typing import cast
 
 import _prompts
 import _report
-from _replay import Walk, Written, write
+from _replay import Written, chains, write
 
 from outrider import loading
-from outrider.backends.base import GREEDY, Backend, Head, HeadChain, HeadHost
-from outrider.core.step import Budget, Outcome, View
-from outrider.core.types import EMPTY, Draft
+from outrider.backends.base import Backend, HeadHost
 from outrider.errors import UsageError
 from outrider.models import gguf, headfile, sources
 
 _PROMPTS = Path(__file__).resolve().parents[1] / "training" / "fit.jsonl"
 
 
-class Said:
-    """Notes the chain that a head drafts at every place; drafts nothing."""
-
-    name = "said"
-
-    def __init__(self, head: Head, steps: int) -> None:
-        self._head, self._steps = head, steps
-        self.chains: dict[int, tuple[int, ...]] = {}  # by the position of the first guess
-
-    def begin(self, seq: int, prompt: Sequence[int]) -> None:
-        self._head.begin(seq)
-        self.chains = {}
-
-    def propose(self, views: Sequence[View], budgets: Sequence[Budget]) -> list[Draft]:
-        for view in views:
-            at = len(view.tokens)
-            (drawn,) = self._head.draft([HeadChain(view.seq, view.tokens[-1], self._steps, GREEDY, at, 1, 0.0)])
-            self.chains[at] = drawn.tokens
-        return [EMPTY] * len(views)
-
-    def observe(self, outcomes: Sequence[Outcome]) -> None:
-        """The head hears from the backend."""
-
-    def end(self, seq: int) -> None:
-        self._head.end(seq)
-
-
 def measure(written: Sequence[Written], host: HeadHost, folder: Path, steps: int) -> dict[str, float]:
     """How often the first guess is right ("first"), and tokens a pass by group and of all."""
-    said = Said(host.attach(headfile.read(folder)), steps)
-    walk = Walk(said, cast(Backend, host))
+    said = chains(written, cast(Backend, host), host.attach(headfile.read(folder)), steps, 1, 0.0)
     right = places = 0
     tokens: dict[str, int] = {}
     passes: dict[str, int] = {}
-    for one in written:
-        walk.begin(one)
-        for at in range(1, len(one.answer)):
-            walk.draft(Budget(1, 1))
-            walk.step(one, at, at + 1)
-        walk.end()
-        kept = [_kept(said.chains.get(len(one.prompt) + at, ()), one.answer[at:]) for at in range(len(one.answer))]
+    for one, drawn in zip(written, said, strict=True):
+        # The answer's first token comes with the prompt, and no chain is drafted before it.
+        kept = [0] + [_kept(drawn[len(one.prompt) + at].tokens, one.answer[at:]) for at in range(1, len(one.answer))]
         right += sum(count > 0 for count in kept[1:])
         places += len(kept) - 1
         at = 1
