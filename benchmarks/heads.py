@@ -21,7 +21,9 @@ import _report
 from _replay import Written, chains, write
 
 from outrider import loading
-from outrider.backends.base import Backend, HeadHost
+from outrider.backends.base import Backend, HeadDrawn, HeadHost
+from outrider.core import tree
+from outrider.core.types import Draft
 from outrider.errors import UsageError
 from outrider.models import gguf, headfile, sources
 
@@ -36,7 +38,7 @@ def measure(written: Sequence[Written], host: HeadHost, folder: Path, steps: int
     passes: dict[str, int] = {}
     for one, drawn in zip(written, said, strict=True):
         # The answer's first token comes with the prompt, and no chain is drafted before it.
-        kept = [0] + [_kept(drawn[len(one.prompt) + at].tokens, one.answer[at:]) for at in range(1, len(one.answer))]
+        kept = [0] + [_kept(drawn[len(one.prompt) + at], one.answer[at:]) for at in range(1, len(one.answer))]
         right += sum(count > 0 for count in kept[1:])
         places += len(kept) - 1
         at = 1
@@ -49,12 +51,9 @@ def measure(written: Sequence[Written], host: HeadHost, folder: Path, steps: int
     return {"first": right / max(1, places), **{group: tokens[group] / passes[group] for group in tokens}}
 
 
-def _kept(chain: Sequence[int], text: Sequence[int]) -> int:
+def _kept(drawn: HeadDrawn, text: Sequence[int]) -> int:
     """Guesses that are right, up to the first that is not."""
-    count = 0
-    while count < min(len(chain), len(text)) and chain[count] == text[count]:
-        count += 1
-    return count
+    return len(tree.follow(Draft.chain(drawn.tokens), text))
 
 
 def main() -> None:

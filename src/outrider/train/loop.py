@@ -104,7 +104,7 @@ class Trainer:
         self._text_tok = sum(len(text.ids) - 1 for text in setup.corpus.train)
 
     def restore(self) -> None:
-        """Go on from the checkpoint of options.out, or start, with the weights of options.start where it is given."""
+        """Go on from the checkpoint of options.out, or start with the weights that the head was prepared with."""
         options, setup = self.options, self.setup
         found = checkpoint.load(options.out) if options.resume else None
         if found is not None:
@@ -116,9 +116,6 @@ class Trainer:
             return self._say(Phase.READ, f"going on after step {self.state.step}")
         if options.epochs is not None:
             self.state.steps = max(1, round(options.epochs * self._plan.epoch_steps))
-        if setup.origin is not None:
-            rows = setup.origin.rows(setup.ids, setup.head.head.detach().cpu())
-            setup.head.load_state_dict({**setup.origin.weights, "head": rows})
         self._say(
             Phase.READ,
             f"{len(setup.corpus.train)} texts with {setup.corpus.starts} tokens to train on; {len(setup.ids)} ids "

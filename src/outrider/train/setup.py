@@ -45,7 +45,6 @@ class Setup:
     batcher: Batcher
     kept: Kept
     threads: int
-    origin: Origin | None  # whose weights it starts with
 
     def identity(self) -> dict[str, object]:
         """What must not change between the parts of a run: all that its result depends on."""
@@ -78,6 +77,8 @@ def prepare(options: TrainOptions) -> Setup:
     options = replace(options, taps=taps)
     device = _device(options.device)
     head = _head(options, target, ids, len(taps), device)
+    if start is not None:
+        head.load_state_dict({**start.weights, "head": start.rows(ids, head.head.detach().cpu())})
     backend = NativeBackend(target.file, threads=options.threads)
     width = len(taps) * spec.hidden
     shelf = None if options.states is None else StateFolder(options.states, whose, taps, width)
@@ -95,7 +96,6 @@ def prepare(options: TrainOptions) -> Setup:
         batcher=Batcher(ids, spec.vocab, device),
         kept=kept,
         threads=backend.capabilities.threads,
-        origin=start,
     )
 
 
