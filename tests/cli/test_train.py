@@ -147,10 +147,29 @@ def test_prompts_are_answered_first(tmp_path: Path, world: World) -> None:
     assert list(data.lines(tmp_path / "only" / "data.jsonl", VOCAB)) == both[:2]
 
 
+def test_answers_as_they_are_asked_for(tmp_path: Path, world: World) -> None:
+    flags = ["--tokens", 300, "--seed", 5, "--answer-tokens", 9, "--opening", 2]
+    assert train(world, "--out", tmp_path, "--kind", "store", *flags) == 0
+    found = list(data.lines(tmp_path / "data.jsonl", VOCAB))
+    assert max(len(line.answer) for line in found) == 9
+    assert {line.opening for line in found} <= {0, 1, 2}
+    assert sum(line.opening == 2 for line in found) > len(found) / 2
+    made = json.loads((tmp_path / "answers.json").read_text())["provenance"]
+    assert made["command"] == (
+        f"outrider train --out {tmp_path} --kind store --tokens 300 --answer-tokens 9 --opening 2 --seed 5"
+    )
+    assert (made["data"][0]["recipe"]["answer_tokens"], made["data"][0]["recipe"]["opening_tokens"]) == (9, 2)
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
         ("--tokens 0", "--tokens is 0: give 1 or more"),
+        ("--answer-tokens 1", "--answer-tokens is 1: give 2 or more"),
+        ("--opening -1", "--opening is -1"),
+        ("--opening 9 --answer-tokens 9", "--opening is 9: give 0 or more, at most 8"),
+        ("--data a --opening 2", "--data does not go together with --answer-tokens and --opening"),
+        ("--data a --answer-tokens 9", "--data does not go together with --answer-tokens and --opening"),
         ("--seed -1", "--seed is -1"),
         ("--threads 0", "--threads is 0: give 1 or more, at most 256"),
         ("--epochs 0", "--epochs is 0.0"),

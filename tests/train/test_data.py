@@ -174,6 +174,27 @@ def test_the_users_prompts_are_answered_first(tmp_path: Path) -> None:
     assert list(data.lines(tmp_path / "only.jsonl", VOCAB)) == both[:3]
 
 
+@pytest.mark.parametrize(("slots", "together"), [(1, 1), (32, 512)])
+def test_drawn_openings_depend_on_the_recipe_alone(tmp_path: Path, slots: int, together: int) -> None:
+    """Line i begins as seed + i draws it, and goes on with what is likeliest behind that; interrupted or not."""
+    recipe = replace(WITH_PROMPTS, opening_tokens=3, answer_tokens=40)
+    path = tmp_path / "data.jsonl"
+    for tokens in (150, 600):
+        written(path, tokens, recipe, PROMPTS, together, table(slots))
+    found = list(data.lines(path, VOCAB))
+    generator, likeliest = table(), 0
+    for number, line in enumerate(found):
+        whole = line.prompt if line.seed is None else recipe.frame.around(line.prompt)
+        sampling = Sampling(temperature=1.0, top_p=0.95, seed=recipe.seed + number)
+        opening = alone(generator, Request(whole, 3, sampling))[0]
+        rest, reason = alone(generator, Request((*whole, *opening), 40 - len(opening)))
+        expected = Line(line.seed, line.prompt, opening + rest, reason is FinishReason.STOP, len(opening))
+        assert line == expected
+        likeliest += line.answer[:3] == alone(generator, Request(whole, 3))[0]
+    assert 0 < likeliest < len(found) / 2, "the openings are the likeliest, so this sees nothing"
+    assert max(len(line.answer) for line in found) == 40
+
+
 def path_of(folder: Path, raw: bytes) -> Path:
     path = folder / "copy.jsonl"
     path.write_bytes(raw)
@@ -299,7 +320,12 @@ def test_a_recipe_of_another_format(tmp_path: Path) -> None:
         ("[" * 100_000, "line 2 is not JSON"),
         ("[1]", "line 2 is no object"),
         ('{"seed": 1.5, "prompt": [1], "answer": [1], "ended": true}', "line 2 has the seed 1.5"),
-        ('{"seed": 1, "prompt": [1], "answer": [1]}', "line 2 has the seed 1 and ended None"),
+        ('{"seed": 1, "prompt": [1], "answer": [1]}', "line 2 has the seed 1, ended None and opening 0"),
+        (
+            '{"seed": 1, "prompt": [1], "answer": [1], "ended": true, "opening": 2}',
+            "an opening of 2 ids and an answer of 1",
+        ),
+        ('{"seed": 1, "prompt": [1], "answer": [1], "ended": true, "opening": true}', "and opening True"),
         (f'{{"seed": 1, "prompt": [{VOCAB}], "answer": [1], "ended": true}}', r"line 2 has no ids in 0\.\.11 as its p"),
         ('{"seed": 1, "prompt": [1], "answer": [true], "ended": true}', r"line 2 has no ids in 0\.\.11 as its answer"),
         ('{"seed": 1, "prompt": [1], "answer": "1", "ended": true}', "line 2 has no ids"),

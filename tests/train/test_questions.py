@@ -21,7 +21,7 @@ from outrider.models.spec import ModelFile, TokenizerData
 from outrider.models.tokenizer import Detokenizer, Tokenizer
 from outrider.policy.fixed import Fixed
 from outrider.testing.gguf_maker import tiny_llama
-from outrider.train import data, questions
+from outrider.train import corpus, data, questions
 from outrider.train.data import Log, Recipe
 from outrider.train.questions import Frame
 from outrider.train.writing import write
@@ -135,6 +135,21 @@ def test_conversations_are_whole_and_new(file: ModelFile, tokenizer: Tokenizer, 
         ([5, 7, 8, 6], [4, 4], True),
     ]
     assert found[0].answer.dtype == np.int32
+
+
+def test_openings_make_texts_of_their_own(file: ModelFile, tmp_path: Path) -> None:
+    """One prompt, two beginnings: two texts, of which what was drawn is not learned, both held out or neither."""
+    prompts = [[token] for token in range(5, 45)]
+    entries = [{**entry(None, prompt, [first, 3, 4, 5]), "opening": 1} for first in (1, 2, 1) for prompt in prompts]
+    found = data.dialogues([saved(tmp_path / "a.jsonl", entries, None, 320)], file)
+    assert [(one.prompt.tolist(), one.answer.tolist(), one.opening) for one in found] == [
+        (prompt, [first, 3, 4, 5], 1) for first in (1, 2) for prompt in prompts
+    ]
+    texts = corpus.split(found, None, 0.5)
+    assert {text.prompt for text in texts.train + texts.held_out} == {2}
+    sides = [{int(text.ids[0]) for text in side} for side in (texts.train, texts.held_out)]
+    assert not sides[0] & sides[1]
+    assert [2 * len(side) for side in sides] == [len(texts.train), len(texts.held_out)]
 
 
 @pytest.fixture

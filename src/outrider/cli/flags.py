@@ -290,6 +290,11 @@ STATES = (
 LEARNING_RATE = "How fast the weights move when they move fastest; --start may want less."
 START = "Begin with the weights of another run's folder, or of a finished head's."
 RESUME = "Go on from the checkpoint in --out, if there is one."
+ANSWER_TOKENS = "Tokens of an answer at most."
+OPENING = (
+    "Draw so many tokens of each answer; the rest is the likeliest. The same prompts then have other answers with "
+    "another --seed, and nothing is learned of what was drawn."
+)
 TRAIN_SEED = "What the target's questions are drawn with and the training is shuffled with."
 DRY_RUN = "Say what it will take, after measuring for some seconds, and write nothing."
 
@@ -299,6 +304,8 @@ TrainData = Annotated[list[str] | None, _flag(WRITES, "--data", DATA, "FILE")]
 TrainPrompts = Annotated[str | None, _flag(WRITES, "--prompts", TRAIN_PROMPTS, "FILE")]
 OnlyPrompts = Annotated[bool, _flag(WRITES, "--only-prompts", ONLY_PROMPTS)]
 TrainTokens = Annotated[int, _flag(WRITES, "--tokens", TRAIN_TOKENS)]
+AnswerTokens = Annotated[int, _flag(WRITES, "--answer-tokens", ANSWER_TOKENS)]
+Opening = Annotated[int, _flag(WRITES, "--opening", OPENING)]
 TrainSeed = Annotated[int, _flag(WRITES, "--seed", TRAIN_SEED)]
 Epochs = Annotated[float | None, _flag(TRAINS, "--epochs", EPOCHS)]
 Minutes = Annotated[float | None, _flag(TRAINS, "--minutes", MINUTES)]

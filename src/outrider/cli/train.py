@@ -15,6 +15,8 @@ def train_command(
     prompts: flags.TrainPrompts = None,
     only_prompts: flags.OnlyPrompts = False,
     tokens: flags.TrainTokens = 1_000_000,
+    answer_tokens: flags.AnswerTokens = 256,
+    opening: flags.Opening = 0,
     seed: flags.TrainSeed = 0,
     epochs: flags.Epochs = None,
     minutes: flags.Minutes = None,
@@ -35,7 +37,7 @@ def train_command(
     """
     from outrider.cli import train_job
 
-    wanted = train_job.Wanted(data or (), prompts, only_prompts, tokens, seed)
+    wanted = train_job.Wanted(data or (), prompts, only_prompts, tokens, seed, answer_tokens, opening)
     training = train_job.Training(epochs, minutes, draft_vocab, depth, memory, states, learning_rate, start, resume)
     options = train_job.Options(target, out, kind.value, threads, wanted, training, dry_run)
     return lambda tools: train_job.train(tools, options)

@@ -57,6 +57,8 @@ def asked(target: Target, wanted: Wanted, out: Path) -> Asked:
         prompts=data.prompts_digest(prompts) if prompts else None,
         own=not wanted.only_prompts,
         leads="" if wanted.only_prompts else tasks.digest(),
+        answer_tokens=wanted.answer_tokens,
+        opening_tokens=wanted.opening,
     )
     return Asked((out / NAME,), recipe, prompts, wanted.tokens)
 

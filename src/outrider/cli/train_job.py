@@ -14,6 +14,7 @@ from outrider.cli import train_data, train_plan, train_show, train_store
 from outrider.cli.checks import MOST_THREADS
 from outrider.cli.tools import Target, Tools, Trainer
 from outrider.errors import UsageError
+from outrider.train import questions
 from outrider.train.types import GIB, Kind, Result, TrainOptions
 
 INTERRUPTED = 130  # 128 + SIGINT
@@ -31,6 +32,8 @@ class Wanted:
     only_prompts: bool
     tokens: int
     seed: int
+    answer_tokens: int = questions.ANSWER_TOKENS
+    opening: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +104,8 @@ def _check(options: Options) -> None:
     for flag, value, least, most in (
         ("--tokens", wanted.tokens, 1, math.inf),
         ("--seed", wanted.seed, 0, 2**63),
+        ("--answer-tokens", wanted.answer_tokens, 2, 2**24),
+        ("--opening", wanted.opening, 0, wanted.answer_tokens - 1),
         ("--threads", options.threads, 1, MOST_THREADS),
         ("--epochs", training.epochs, 0.01, 1000),
         ("--minutes", training.minutes, 0.1, 1e6),
@@ -115,6 +120,8 @@ def _check(options: Options) -> None:
         raise UsageError("--epochs and --minutes do not go together: choose one of them")
     if wanted.files and (wanted.prompts is not None or wanted.only_prompts):
         raise UsageError("--data and --prompts do not go together: with --data, nothing is written")
+    if wanted.files and (wanted.opening or wanted.answer_tokens != questions.ANSWER_TOKENS):
+        raise UsageError("--data does not go together with --answer-tokens and --opening: nothing is written")
     if wanted.only_prompts and wanted.prompts is None:
         raise UsageError("--only-prompts needs --prompts")
 
@@ -171,6 +178,8 @@ def command(options: Options) -> str:
         *(("--data", file, None) for file in wanted.files),
         ("--prompts", wanted.prompts, None),
         ("--tokens", None if wanted.files else wanted.tokens, None),
+        ("--answer-tokens", wanted.answer_tokens, questions.ANSWER_TOKENS),
+        ("--opening", wanted.opening, 0),
         ("--seed", wanted.seed, None),
         ("--epochs", training.epochs, None),
         ("--minutes", training.minutes, None),

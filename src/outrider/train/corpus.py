@@ -25,7 +25,7 @@ class Text:
     """A question and its answer, in the target's ids."""
 
     ids: Ids  # [n]; the id that ends a turn last, where the answer ended
-    prompt: int  # ids before the answer
+    prompt: int  # ids before the answer, or before what is learned of it
 
     @property
     def starts(self) -> int:
@@ -58,7 +58,7 @@ def split(dialogues: Sequence[Dialogue], end: int | None, held_out: float) -> Co
     for dialogue in dialogues:
         tail = [end] if dialogue.ended and end is not None else []
         ids = np.concatenate([dialogue.prompt, dialogue.answer, np.asarray(tail, np.int32)]).astype(np.int32)[:LONGEST]
-        text = Text(ids, len(dialogue.prompt))
+        text = Text(ids, len(dialogue.prompt) + dialogue.opening)
         if text.starts < 1 or not text.prompt:
             continue
         digest.update(ids.tobytes())

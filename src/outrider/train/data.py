@@ -6,6 +6,7 @@ NAME.jsonl has one conversation a line:
 
 seed: what the question was drawn with; prompt is then the question alone, which stands in the frame of the target's
 chat template. With a seed of null the prompt is a user's, and whole. ended: whether the answer ended by itself, uncut.
+opening, where it is there: so many ids of the answer were drawn, and only what follows is the likeliest.
 
 NAME.json beside it is the recipe: which target wrote it, and how. A file goes on under the same recipe only.
 """
@@ -44,15 +45,26 @@ class Line:
     prompt: tuple[int, ...]
     answer: tuple[int, ...]
     ended: bool
+    opening: int = 0
+
+    def json(self) -> str:
+        """As it stands there."""
+        entry = asdict(self)
+        if not self.opening:
+            del entry["opening"]
+        return json.dumps(entry)
 
 
 @dataclass(frozen=True, slots=True)
 class Dialogue:
-    """One conversation: the whole prompt [n] with the chat template's own ids, and the target's answer [m]."""
+    """One conversation: the whole prompt [n] with the chat template's own ids, and the target's answer [m], of which
+    the first `opening` ids were drawn.
+    """
 
     prompt: npt.NDArray[np.int32]  # a tuple of five million ids would take ten times the memory
     answer: npt.NDArray[np.int32]
     ended: bool
+    opening: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +85,7 @@ class Recipe:
     least_tokens: int = questions.LEAST_TOKENS
     answer_tokens: int = questions.ANSWER_TOKENS
     leads: str = ""  # digest of what leads the questions (train.tasks); "": nothing does
+    opening_tokens: int = 0  # of each answer that are drawn; those of line i with seed + i
     format: int = field(default=FORMAT)
 
     @property
@@ -132,7 +145,7 @@ class Log:
 
     def add(self, line: Line) -> None:
         """Writes a line behind the others. Raises UsageError where the disk is full; the file then ends before it."""
-        raw = (json.dumps(asdict(line)) + "\n").encode()
+        raw = (line.json() + "\n").encode()
         try:
             files.write(self._stream, raw)
         except OSError as error:
@@ -182,7 +195,7 @@ def lines(path: Path, vocab: int) -> Iterator[Line]:
 
 
 def dialogues(paths: Sequence[Path], file: ModelFile) -> list[Dialogue]:
-    """The conversations of these files, whole; of two with the same prompt, the first.
+    """The conversations of these files, whole; of two with the same prompt and opening, the first.
 
     Raises UsageError where a file is damaged, another target wrote it, or all of them are empty. A file without a
     recipe is taken for this target's own.
@@ -198,8 +211,8 @@ def dialogues(paths: Sequence[Path], file: ModelFile) -> list[Dialogue]:
             around = recipe.frame
         for line in lines(path, file.spec.vocab):
             prompt = line.prompt if line.seed is None else around.around(line.prompt)
-            one = Dialogue(np.array(prompt, np.int32), np.array(line.answer, np.int32), line.ended)
-            found.setdefault(key(prompt), one)
+            one = Dialogue(np.array(prompt, np.int32), np.array(line.answer, np.int32), line.ended, line.opening)
+            found.setdefault(key((*prompt, *line.answer[: line.opening])), one)
     kept = [one for one in found.values() if len(one.answer)]
     if not kept:
         raise UsageError(f"there are no answers in {', '.join(map(str, paths))}: let the target write some first")
@@ -223,9 +236,15 @@ def _line(raw: bytes, where: str, vocab: int) -> Line:
     if not isinstance(entry, Mapping):
         raise UsageError(f"{where} is no object: {_EXAMPLE}")
     seed, prompt, answer, ended = (entry.get(name) for name in ("seed", "prompt", "answer", "ended"))
-    if not (seed is None or type(seed) is int) or not isinstance(ended, bool):
-        raise UsageError(f"{where} has the seed {seed!r:.40} and ended {ended!r:.40}: {_EXAMPLE}")
-    return Line(seed, _ids(prompt, "prompt", where, vocab), _ids(answer, "answer", where, vocab), ended)
+    opening = entry.get("opening", 0)
+    if not (seed is None or type(seed) is int) or not isinstance(ended, bool) or type(opening) is not int:
+        raise UsageError(
+            f"{where} has the seed {seed!r:.40}, ended {ended!r:.40} and opening {opening!r:.40}: {_EXAMPLE}"
+        )
+    line = Line(seed, _ids(prompt, "prompt", where, vocab), _ids(answer, "answer", where, vocab), ended, opening)
+    if not 0 <= opening <= len(line.answer):
+        raise UsageError(f"{where} has an opening of {opening} ids and an answer of {len(line.answer)}: {_EXAMPLE}")
+    return line
 
 
 def _ids(found: object, name: str, where: str, vocab: int) -> tuple[int, ...]:

@@ -72,9 +72,14 @@ def question(around: Frame, seed: int, began: tuple[int, ...] = ()) -> Request:
     return Request(prompt, QUESTION_TOKENS, Sampling(temperature=TEMPERATURE, top_p=TOP_P, seed=seed))
 
 
-def answer(prompt: tuple[int, ...]) -> Request:
-    """The target's likeliest answer to a whole prompt, its end of text respected."""
-    return Request(prompt, ANSWER_TOKENS)
+def opening(prompt: tuple[int, ...], tokens: int, seed: int) -> Request:
+    """Draws how an answer begins: from another beginning the target goes on otherwise."""
+    return Request(prompt, tokens, Sampling(temperature=TEMPERATURE, top_p=TOP_P, seed=seed))
+
+
+def answer(prompt: tuple[int, ...], tokens: int) -> Request:
+    """The target's likeliest answer to a whole prompt, or its rest, its end of text respected."""
+    return Request(prompt, tokens)
 
 
 def usable(ids: tuple[int, ...], reason: FinishReason) -> bool:

@@ -74,22 +74,39 @@ def write(
     draws = _Draws(log, together if log.recipe.own else 0, words if log.recipe.leads else None)
     while log.tokens < tokens:
         answering, todo = todo[:together], todo[together:]
+        openings = _openings(generator, log, answering)
         drawing = [] if todo else draws.requests(tokens - log.tokens)
         if not answering and not draws.busy:
             return
-        requests = [questions.answer(one.whole) for one in answering] + drawing
+        requests = [
+            questions.answer((*one.whole, *opening), log.recipe.answer_tokens - len(opening))
+            for one, opening in zip(answering, openings, strict=True)
+        ]
         # One list: while the last answers are written, the next questions fill the places that fall free.
-        with closing(_in_order(generator, requests)) as answers:
+        with closing(_in_order(generator, requests + drawing)) as answers:
             for index, ids, reason in answers:
                 if index >= len(answering):
                     draws.take(ids, reason)
                 else:
-                    one = answering[index]
-                    log.add(Line(one.seed, one.prompt, ids, reason is FinishReason.STOP))
+                    one, opening = answering[index], openings[index]
+                    log.add(Line(one.seed, one.prompt, opening + ids, reason is FinishReason.STOP, len(opening)))
                 watch(Written(draws.drawn, log.answers, log.tokens))
                 if log.tokens >= tokens:
                     return
         todo += draws.found()
+
+
+def _openings(generator: Generator, log: Log, answering: Sequence[_Asked]) -> list[Ids]:
+    """How each of the next answers begins, if the recipe has that drawn. One that ends there goes on nevertheless."""
+    recipe = log.recipe
+    if not recipe.opening_tokens or not answering:
+        return [() for _ in answering]
+    requests = [
+        questions.opening(one.whole, recipe.opening_tokens, recipe.seed + log.answers + place)
+        for place, one in enumerate(answering)
+    ]
+    with closing(_in_order(generator, requests)) as drawn:
+        return [ids for _, ids, _ in drawn]
 
 
 @dataclass(slots=True)
