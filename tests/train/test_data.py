@@ -195,6 +195,14 @@ def test_drawn_openings_depend_on_the_recipe_alone(tmp_path: Path, slots: int, t
     assert max(len(line.answer) for line in found) == 40
 
 
+def test_openings_leave_room_in_the_context(tmp_path: Path) -> None:
+    prompts = tuple((4,) * length for length in (1999, 1998, 1997, 1996, 1995))
+    recipe = replace(RECIPE, prompts=data.prompts_digest(prompts), own=False, opening_tokens=3)
+    written(tmp_path / "data.jsonl", 10**6, recipe, prompts)
+    found = [(len(line.answer), line.opening) for line in data.lines(tmp_path / "data.jsonl", VOCAB)]
+    assert found == [(1, 0), (2, 1), (3, 2), (4, 3), (5, 3)]
+
+
 def path_of(folder: Path, raw: bytes) -> Path:
     path = folder / "copy.jsonl"
     path.write_bytes(raw)

@@ -101,12 +101,14 @@ def _openings(generator: Generator, log: Log, answering: Sequence[_Asked]) -> li
     recipe = log.recipe
     if not recipe.opening_tokens or not answering:
         return [() for _ in answering]
+    # One more than is kept: where the context cuts it, the answer still has room for a token of its own.
     requests = [
-        questions.opening(one.whole, recipe.opening_tokens, recipe.seed + log.answers + place)
+        questions.opening(one.whole, recipe.opening_tokens + 1, recipe.seed + log.answers + place)
         for place, one in enumerate(answering)
     ]
     with closing(_in_order(generator, requests)) as drawn:
-        return [ids for _, ids, _ in drawn]
+        kept = ((ids, len(ids) - (reason is FinishReason.LENGTH)) for _, ids, reason in drawn)
+        return [ids[: min(recipe.opening_tokens, most)] for ids, most in kept]
 
 
 @dataclass(slots=True)
