@@ -292,8 +292,8 @@ START = "Begin with the weights of another run's folder, or of a finished head's
 RESUME = "Go on from the checkpoint in --out, if there is one."
 ANSWER_TOKENS = "Tokens of an answer at most."
 OPENING = (
-    "Draw so many tokens of each answer; the rest is the likeliest. The same prompts then have other answers with "
-    "another --seed, and nothing is learned of what was drawn."
+    "Draw the first tokens of each answer, so many; the rest is the likeliest. The same prompts then have other "
+    "answers with another --seed, and nothing is learned of what was drawn."
 )
 TRAIN_SEED = "What the target's questions are drawn with and the training is shuffled with."
 DRY_RUN = "Say what it will take, after measuring for some seconds, and write nothing."
