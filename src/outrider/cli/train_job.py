@@ -32,8 +32,8 @@ class Wanted:
     only_prompts: bool
     tokens: int
     seed: int
-    answer_tokens: int = questions.ANSWER_TOKENS
-    opening: int = 0
+    answer_tokens: int
+    opening: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,12 +68,11 @@ def frame(data: TokenizerData, tokenizer: Tokenizer) -> Frame:
 
 def question(around: Frame, seed: int, began: tuple[int, ...] = ()) -> Request:
     """Draws the question of this seed, or the rest of one that began so."""
-    prompt = (*around.opening, *began)
-    return Request(prompt, QUESTION_TOKENS, Sampling(temperature=TEMPERATURE, top_p=TOP_P, seed=seed))
+    return drawn((*around.opening, *began), QUESTION_TOKENS, seed)
 
 
-def opening(prompt: tuple[int, ...], tokens: int, seed: int) -> Request:
-    """Draws how an answer begins: from another beginning the target goes on otherwise."""
+def drawn(prompt: tuple[int, ...], tokens: int, seed: int) -> Request:
+    """Draws what the target writes behind these ids: a question, or how an answer begins."""
     return Request(prompt, tokens, Sampling(temperature=TEMPERATURE, top_p=TOP_P, seed=seed))
 
 

@@ -103,7 +103,7 @@ def _openings(generator: Generator, log: Log, answering: Sequence[_Asked]) -> li
         return [() for _ in answering]
     # One more than is kept: where the context cuts it, the answer still has room for a token of its own.
     requests = [
-        questions.opening(one.whole, recipe.opening_tokens + 1, recipe.seed + log.answers + place)
+        questions.drawn(one.whole, recipe.opening_tokens + 1, recipe.seed + log.answers + place)
         for place, one in enumerate(answering)
     ]
     with closing(_in_order(generator, requests)) as drawn:
